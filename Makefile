@@ -13,7 +13,7 @@ FAULTS  ?= hangs or controller_is_down or accounting or slurmd_that_dies or held
         judge_that or preempted or folder_that_cant
 CLUSTER ?= .cluster/interactive
 comma   := ,
-FLOORS  := unit contract flow chaos golden architecture cluster
+FLOORS  := unit contract flow chaos golden architecture cluster gvisor
 VERSION ?=
 # pip refuses any file whose hash isn't in the lock, wherever it comes from.
 PIP     := $(PY) -m pip --disable-pip-version-check --no-input

@@ -374,7 +374,7 @@ def modal_facts(config: Config) -> Mapping[str, Any]:
         packages=told.packages,
         functions={
             name: {
-                "gpu": "" if gpu.type == "none" else f"{gpu.type or name}:{gpu.count}",
+                "gpu": "" if gpu.type == "none" else f"{deploy.exact(gpu.type or name)}:{gpu.count}",
                 "timeout_s": gpu.timeout_s,
                 "cpu": gpu.cpu,
                 "memory_mib": int(gpu.memory_gb * 1024),

@@ -20,7 +20,7 @@ from tests.services import closing_lines, in_ci, need, no_room
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE_S = 600
-FLOORS = ("unit", "contract", "flow", "chaos", "golden", "architecture", "cluster")
+FLOORS = ("unit", "contract", "flow", "chaos", "golden", "architecture", "cluster", "gvisor")
 # What only a special target collects: marker → the variable that the target sets.
 SPECIAL = {
     "gpu": "KBSLURM_TEST_GPU",

@@ -85,9 +85,9 @@ def _can_fence() -> bool:
     return landlock.version() >= (1 if os.geteuid() == 0 else landlock.TRUNCATES)
 
 
-def _clustered() -> str:
-    install = "" if shutil.which("mmdebstrap") else f"sudo {_apt(CLUSTER.packages)} && "
-    return "" if CLUSTER.there() else f"{install}sudo make test FLOORS=cluster"
+def _built_by_root(service: Service, floor: str) -> str:
+    install = "" if shutil.which("mmdebstrap") else f"sudo {_apt(service.packages)} && "
+    return "" if service.there() else f"{install}sudo make test FLOORS={floor}"
 
 
 def _gpu() -> bool:
@@ -148,17 +148,25 @@ ROOT = Service(
     there=lambda: os.geteuid() == 0,
     otherwise="`sudo make test`",
 )
-CLUSTER = Service(
+CLUSTER: Service = Service(
     name="a test cluster",
     why="a real Slurm with real Apptainer, built from nothing on a Debian-like machine",
     there=lambda: os.geteuid() == 0 and shutil.which("mmdebstrap") is not None,
     packages=("mmdebstrap",),
     otherwise="`sudo apt-get install mmdebstrap && sudo make test FLOORS=cluster`",
-    here=_clustered,
+    here=lambda: _built_by_root(CLUSTER, "cluster"),
+)
+GVISOR: Service = Service(
+    name="gVisor",
+    why="the sandbox that Modal runs containers in; the harness is tried in one, built on a Debian-like machine",
+    there=CLUSTER.there,
+    packages=("mmdebstrap",),
+    otherwise="`sudo apt-get install mmdebstrap && sudo make test FLOORS=gvisor`",
+    here=lambda: _built_by_root(GVISOR, "gvisor"),
 )
 OF_MAKE_TEST = (
     *(GIT, MAKE, PYTHON, DASH, SHELLCHECK, GXX, NVCC, CHROMIUM),
-    *(POSTGRES, USER_NAMESPACES, LANDLOCK, ROOT, CLUSTER),
+    *(POSTGRES, USER_NAMESPACES, LANDLOCK, ROOT, CLUSTER, GVISOR),
 )
 
 # What only the special targets collect tests for.

@@ -157,7 +157,7 @@ def judge(
     found = Judge(
         told, runners, heartbeat=out / "heartbeat.json", artifacts=out / "artifacts", least_level=least_level, own=own
     )
-    found.note([*runners.notes, *troubles])
+    found.note([*runners.notes, *troubles, *seen_inside.kernel_notes(own)])
     report = found.judge()
     try:
         put_file(out / "report.json", wire.seal(report, secret))
@@ -220,9 +220,10 @@ def _runners_for(told: Manifest, supervisor: Path | None, link: Path | None, wor
             raise CantJudge(str(error)) from None
     if work is not None:
         work.mkdir(parents=True, exist_ok=True)
-    level, _ = reachable(None if work is None else str(work))
+    shm = None if work is None else str(work)
+    level, notes = reachable(shm)
     try:
-        return LocalRunners(limits, level=level, shm=None if work is None else str(work), ranks=ranks), level
+        return LocalRunners(limits, level=level, shm=shm, ranks=ranks, notes=notes), level
     except OSError as error:
         raise CantJudge(f"no folder for the runners' links: {error}") from None
 
@@ -250,7 +251,8 @@ def reachable(work: str | None = None) -> tuple[int, list[str]]:
     return 0, notes
 
 
-def _tried(runners: Any) -> None:
+def _tried(runners: Any) -> dict[str, Any]:
+    """What a runner sees of its cage; CantStart if none starts."""
     from kbslurm_eval.cage.runners import CantStart
     from kbslurm_eval.judge.heartbeat import Heartbeat
     from kbslurm_eval.judge.launch import Allowance, Launch
@@ -261,6 +263,7 @@ def _tried(runners: Any) -> None:
     except Rejected as error:
         raise CantStart(error.said) from None
     launch.close()
+    return launch.seen
 
 
 def mutated(manifest: str) -> dict[str, Any]:
@@ -287,19 +290,21 @@ def mutated(manifest: str) -> dict[str, Any]:
 
 def probe() -> dict[str, Any]:
     """The isolation that can be reached here: level, means, what is missing, and what a runner found from inside."""
-    from kbslurm_eval.cage import seen_inside
+    from kbslurm_eval.cage import kernel, seen_inside
     from kbslurm_eval.cage.local_runners import LocalRunners
-    from kbslurm_eval.judge.heartbeat import Heartbeat
-    from kbslurm_eval.judge.launch import Allowance, Launch
+    from kbslurm_eval.cage.runners import CantStart
     from kbslurm_eval.shared.wire import Limits
 
     own = seen_inside.seen_by_judge()
+    kernel.hide_judge()
     level, notes = reachable()
     runners = LocalRunners(Limits(), level=level)
     try:
-        launch = Launch(runners, Allowance(left_s=60, whole_s=60), Heartbeat(None))
-        found, missing = seen_inside.level_of(launch.seen, own, container=False)
-        launch.close()
+        seen = _tried(runners)
+    except CantStart as error:
+        return {"level": 0, "means": "none", "notes": [*notes, str(error)], "seen": {}}
     finally:
         runners.close()
-    return {"level": found, "means": runners.means, "notes": [*notes, *missing], "seen": launch.seen}
+    found, missing = seen_inside.level_of(seen, own, container=False)
+    notes += [*missing, *seen_inside.kernel_notes(own)]
+    return {"level": found, "means": runners.means, "notes": notes, "seen": seen}

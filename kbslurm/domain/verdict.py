@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from kbslurm.domain.gpu_models import is_another_model
 from kbslurm_eval.shared.timing import UNRESOLVED, RankingBy, that_count
 from kbslurm_eval.shared.wire import Report, VerdictName
 
@@ -41,9 +42,12 @@ class Verdict:
     detail: dict[str, Any] | None = None
 
 
-def of_report(report: Report, detail: dict[str, Any], *, min_isolation: int, ranking_by: RankingBy = "geom") -> Verdict:
-    """The verdict of an accepted report. It ranks only for a leaderboard run, at the required isolation, and with times
-    that are measurable above the cost of a call: otherwise there is only an upper bound, which isn't a score."""
+def of_report(
+    report: Report, detail: dict[str, Any], *, min_isolation: int, ranking_by: RankingBy = "geom", gpu: str = ""
+) -> Verdict:
+    """The verdict of an accepted report. It ranks only for a leaderboard run, at the required isolation, on a device
+    that can be the GPU type it ran for, and with times that are measurable above the cost of a call: otherwise there is
+    only an upper bound, which isn't a score."""
     low, high = report.interval_s or (None, None)
     could_rank = report.verdict == "passed" and report.mode == "leaderboard" and report.score_s is not None
     barred = too_short(report, ranking_by)
@@ -51,6 +55,9 @@ def of_report(report: Report, detail: dict[str, Any], *, min_isolation: int, ran
         barred = (
             f"passed, but at isolation level {report.isolation.level}, and runs rank from level {min_isolation} on here"
         )
+    device = _device(report)
+    if could_rank and barred is None and is_another_model(gpu, device):
+        barred = f"passed, but the place gave it a {device} instead of the {gpu} that this board ranks"
     ranked = could_rank and barred is None
     return Verdict(
         name=report.verdict,
@@ -62,6 +69,13 @@ def of_report(report: Report, detail: dict[str, Any], *, min_isolation: int, ran
         ranked=ranked,
         detail=detail,
     )
+
+
+def _device(report: Report) -> str:
+    """The name of the GPU that the judge itself used; empty if it used none."""
+    told = report.host.get("device")
+    name = told.get("name") if isinstance(told, dict) else None
+    return name[:100] if isinstance(name, str) else ""
 
 
 def why_unranked(found: Verdict | None, mode: str) -> str | None:

@@ -62,7 +62,8 @@ def score(
     least = max(work.ranked_min_isolation, least_isolation)
     raw, digest = recount.archived(report)
     detail = {**dataclasses.asdict(dataclasses.replace(report, samples=[])), "samples_sha256": digest}
-    verdict = of_report(report, detail, min_isolation=least, ranking_by=work.problem.ranking_by)
+    by, gpu = work.problem.ranking_by, attempt.gpu
+    verdict = of_report(report, detail, min_isolation=least, ranking_by=by, gpu=gpu)
     verdict = held_to(verdict, report, work.problem, peak)
     ranks = _measured(store, attempt, report, verdict, work, now)
     if ranks.trouble is not None:

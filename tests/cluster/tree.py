@@ -325,6 +325,17 @@ def image(name: str = "cpu") -> Path:
     return final
 
 
+def runsc() -> Path:
+    """gVisor's program, which is one static file, from Debian 13: the one of Debian 12 is too old for the harness."""
+    recipe = Recipe(suite="trixie", packages=("runsc",), apptainer=False, steps="extract")
+    with _building(f"runsc-{recipe.digest()}") as (final, fresh):
+        if fresh is not None:
+            check_host()
+            say("fetching gVisor")
+            _mmdebstrap(recipe.suite, fresh, recipe.packages, variant="extract")
+    return final / "usr" / "bin" / "runsc"
+
+
 # What the packages' own scripts would have done: numpy's linear algebra is found by the linker, no test is shipped, and
 # Python's files are compiled once instead of at every start.
 _FINISHED = """\

@@ -7,6 +7,7 @@ per execution. It is copied to EVAL/__main__.py beside the real wire.py, so that
 from __future__ import annotations
 
 import argparse
+import base64
 import os
 import signal
 import subprocess
@@ -34,6 +35,7 @@ def main() -> int:
     leave(given.out / "heartbeat.json", '{"phase": "test", "done": 1}')
     doing: dict[str, Callable[[wire.Manifest, bytes, Path], int]] = {
         "report": report,
+        "report_much": report_much,
         "sleep": sleep,
         "report_then_sleep": report_then_sleep,
         "eat": eat,
@@ -49,7 +51,16 @@ def main() -> int:
     return doing[manifest.config["do"]](manifest, given.key.read_bytes(), given.out)
 
 
-def report(manifest: wire.Manifest, key: bytes, out: Path) -> int:
+def report_much(manifest: wire.Manifest, key: bytes, out: Path) -> int:
+    """A report that can't be made smaller, and perhaps a file beside it."""
+    if manifest.config.get("artifact"):
+        (out / "artifacts").mkdir()
+        (out / "artifacts" / "trace.bin").write_bytes(os.urandom(manifest.config["artifact"]))
+    noise = base64.b85encode(os.urandom(manifest.config["size"])).decode()
+    return report(manifest, key, out, noise)
+
+
+def report(manifest: wire.Manifest, key: bytes, out: Path, noise: str = "") -> int:
     """A sealed report that tells the environment and the working folder that the job found."""
     found = wire.Report(
         version=wire.WIRE_VERSION,
@@ -69,7 +80,13 @@ def report(manifest: wire.Manifest, key: bytes, out: Path) -> int:
         isolation=wire.Isolation(level=0, means="none"),
         started_at_ns=time.time_ns(),
         ended_at_ns=time.time_ns(),
-        host={"environment": dict(os.environ), "folder": str(Path.cwd()), "argv": sys.argv, "fds": open_fds()},
+        host={
+            "noise": noise,
+            "environment": dict(os.environ),
+            "folder": str(Path.cwd()),
+            "argv": sys.argv,
+            "fds": open_fds(),
+        },
     )
     leave(out / "report.json", wire.seal(found, key))
     return 0

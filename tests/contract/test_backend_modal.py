@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import os
 import pickle
 import signal
 import subprocess
 import sys
 import time
 import urllib.request
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -187,6 +190,18 @@ def test_each_end_that_modal_knows_has_its_class(case: ModalCase, status: str, e
     assert ended_as(case, status)[2].ending is ending
 
 
+def enveloped(told: dict[str, Any]) -> bytes:
+    return pickle.dumps(zlib.compress(json.dumps(told).encode()))
+
+
+def test_a_result_that_grows_without_end_is_nothing() -> None:
+    bomb = zlib.compress(b"0" * (results.RESULT_CAP + 1), 9)
+    assert len(bomb) < 1 << 20
+    for told in (bomb, bomb[:-9], b"{}", zlib.compress(b"{}") + b"x"):
+        with pytest.raises(results.NoResult):
+            results.envelope_of(pickle.dumps(told), results.PICKLE)
+
+
 SECRET = "the hidden case is 4711"
 
 
@@ -198,7 +213,7 @@ SECRET = "the hidden case is 4711"
         {"exit_code": 4711},
         {"exit_code": True},
         {"more": SECRET},
-        {"version": 2},
+        {"version": 1},
         {"report": None},
         {"report": 1},
         {"ending": "node_failure", "report": None},
@@ -207,17 +222,17 @@ SECRET = "the hidden case is 4711"
 )
 def test_an_envelope_says_nothing_in_words_of_its_own(changed: dict[str, Any]) -> None:
     """What is told of a run its person may read: a container that was taken over can't speak to it."""
-    fine = {"version": 1, "ending": "reported", "why": "", "exit_code": 0, "report": "sealed", "artifacts": {}}
-    assert results.envelope_of(pickle.dumps(json.dumps(fine).encode()), results.PICKLE).report == b"sealed"
+    fine = {"version": 2, "ending": "reported", "why": "", "exit_code": 0, "report": "sealed", "artifacts": {}}
+    assert results.envelope_of(enveloped(fine), results.PICKLE).report == b"sealed"
     with pytest.raises(results.NoResult) as refusal:
-        results.envelope_of(pickle.dumps(json.dumps({**fine, **changed}).encode()), results.PICKLE)
+        results.envelope_of(enveloped({**fine, **changed}), results.PICKLE)
     assert "4711" not in str(refusal.value)
 
 
 def test_artifacts_that_cant_be_are_left_out() -> None:
     told = {"trace.json": "eHg=", "broken": "!", "empty": "", "number": 7, "large": "A" * 12_000_000}
-    fine = {"version": 1, "ending": "reported", "why": "", "exit_code": 0, "report": "sealed", "artifacts": told}
-    found = results.envelope_of(pickle.dumps(json.dumps(fine).encode()), results.PICKLE)
+    fine = {"version": 2, "ending": "reported", "why": "", "exit_code": 0, "report": "sealed", "artifacts": told}
+    found = results.envelope_of(enveloped(fine), results.PICKLE)
     assert found.artifacts == {"trace.json": b"xx"}
 
 
@@ -387,14 +402,44 @@ def test_a_cancel_that_comes_first_keeps_the_job_from_ever_starting(case: ModalC
     assert case.fake.calls == {}
 
 
-def test_large_payloads_and_results_go_through_the_store_of_blobs(case: ModalCase) -> None:
+@pytest.mark.parametrize(("sent", "brought"), [(100_000, 10), (10, 100_000), (1_300_000, 1_300_000)])
+def test_no_size_needs_the_store_of_blobs_which_a_container_without_a_network_cant_reach(
+    case: ModalCase, sent: int, brought: int
+) -> None:
     backend = case.backend()
-    job = make_job(case, "report", filler="x" * 100_000)
+    job = make_job(case, "report_much", filler=noise(sent), size=brought)
     attempt = attempt_of(case, job, backend.submit(job))
-    wait_seen(case, backend, attempt, Seen.ENDED)
+    ended = wait_seen(case, backend, attempt, Seen.ENDED)
     sealed = case.backend().collect(attempt)
-    assert sealed is not None and wire.unseal(sealed, job.key).token == job.name
-    assert case.fake.asked["BlobCreate"] == 1
+    assert sealed is not None and wire.unseal(sealed, job.key).token == job.name, ended
+    assert (case.fake.asked["BlobCreate"], case.fake.asked["BlobGet"], case.fake.blobs) == (0, 0, {})
+
+
+def test_what_no_container_can_be_given_is_refused_before_it_is_sent(case: ModalCase) -> None:
+    job = make_job(case, "report", filler=noise(3_000_000))
+    with pytest.raises(BackendRefused, match=r"2\.\d MiB, and a .* without a network gets at most 2\.0") as refused:
+        case.backend().submit(job)
+    assert refused.value.permanent and not refused.value.away and case.fake.calls == {}
+
+
+def test_files_that_dont_fit_are_left_behind_and_a_report_that_doesnt_is_told(case: ModalCase) -> None:
+    backend = case.backend()
+    beside = make_job(case, "report_much", size=10, artifact=3_000_000)
+    attempt = attempt_of(case, beside, backend.submit(beside))
+    wait_seen(case, backend, attempt, Seen.ENDED)
+    assert backend.collect(attempt) is not None and backend.artifacts(attempt, ["trace.bin"]) == {}
+    small = make_job(case, "report_much", size=10, artifact=300_000)
+    attempt = attempt_of(case, small, backend.submit(small))
+    wait_seen(case, backend, attempt, Seen.ENDED)
+    assert len(backend.artifacts(attempt, ["trace.bin"])["trace.bin"]) == 300_000
+    large = make_job(case, "report_much", size=3_000_000)
+    ended = wait_seen(case, backend, attempt_of(case, large, backend.submit(large)), Seen.ENDED)
+    assert (ended.ending, "without a network" in ended.reason) == (Ending.BAD_REPORT, True), ended
+
+
+def noise(size: int) -> str:
+    """Text that can't be made smaller than this."""
+    return base64.b85encode(os.urandom(size)).decode()
 
 
 def test_a_token_that_isnt_taken_is_one_sentence(case: ModalCase) -> None:
@@ -494,11 +539,11 @@ def test_the_app_has_one_function_per_gpu_type_shut_off_from_everything(tmp_path
 
 
 LOOK = """
-import json, sys
+import json, sys, zlib
 from pathlib import Path
 import kbslurm_app
-stale = {"version": 1, "start_by": 4e9, "harness_digest": "another"}
-found = json.loads(kbslurm_app.judge(json.dumps(stale).encode()))
+stale = {"version": 2, "start_by": 4e9, "harness_digest": "another"}
+found = json.loads(zlib.decompress(kbslurm_app.judge(zlib.compress(json.dumps(stale).encode()))))
 names = sorted(kbslurm_app.app.registered_functions)
 print(json.dumps({"name": kbslurm_app.app.name, "functions": names, "returns": found["ending"]}))
 """

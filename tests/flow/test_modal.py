@@ -165,7 +165,7 @@ def test_what_deploy_puts_there_is_the_folder_and_each_function_is_shut_off(tmp_
         after = cli("modal", "check", "--json", **environment(fake))
         assert after.code == 0 and {one["grade"] for one in after.json()["findings"]} == {"PASS"}, after.out
         (function,) = fake.functions.values()
-        assert (function.timeout_secs, function.resources.gpu_config.gpu_type) == (3600, "H100")
+        assert (function.timeout_secs, function.resources.gpu_config.gpu_type) == (3600, "H100!")
         assert function.block_network and function.untrusted and function.single_use_containers
         assert function.retry_policy.retries == 0
         function.block_network = False

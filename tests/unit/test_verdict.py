@@ -56,6 +56,34 @@ def test_only_a_passed_leaderboard_run_that_was_isolated_enough_ranks(changes: d
     assert (verdict.low_s, verdict.high_s) == tuple(given.interval_s or (None, None))
 
 
+@pytest.mark.parametrize(
+    ("gpu", "device", "ranked"),
+    [
+        ("H100", "NVIDIA H100 80GB HBM3", True),
+        ("H100-SXM", "NVIDIA H100 80GB HBM3", True),
+        ("H100", "NVIDIA H200", False),
+        ("a100-40gb", "NVIDIA A100-SXM4-40GB", True),
+        ("a100-40gb", "NVIDIA A100-SXM4-80GB", False),
+        ("A100", "NVIDIA A100-SXM4-80GB", True),
+        ("h100_1g.10gb", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", True),
+        ("A10", "NVIDIA A10G", True),
+        ("L40", "NVIDIA L40S", False),
+        ("B200", "NVIDIA B300 SXM6 AC", False),
+        ("MI300X", "AMD Instinct MI300X", True),
+        ("big", "NVIDIA H200", True),
+        ("H100", "a device of the lab's own", True),
+        ("H100", "", True),
+    ],
+)
+def test_what_ran_on_another_device_than_its_board_ranks_doesnt_rank(gpu: str, device: str, ranked: bool) -> None:
+    given = report(host={"device": {"name": device}} if device else {})
+    verdict = of_report(given, dataclasses.asdict(given), min_isolation=0, gpu=gpu)
+    assert (verdict.name, verdict.ranked) == ("passed", ranked)
+    assert verdict.reason == (
+        "" if ranked else f"passed, but the place gave it a {device} instead of the {gpu} that this board ranks"
+    )
+
+
 def test_every_verdict_has_its_word_in_each_vocabulary() -> None:
     names = set(get_args(VerdictName))
     assert set(POPCORN) == names

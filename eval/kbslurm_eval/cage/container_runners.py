@@ -144,6 +144,7 @@ class ContainerRunner:
     """One launch in a container that the job script started."""
 
     furnished = False
+    pid: int | None = None  # the judge knows the one of its container
     work: Path | None = None
 
     def __init__(self, bell: ContainerRunners, number: int, folder: Path, drain: int, limits: Limits) -> None:

@@ -23,6 +23,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 from typing import Any
 
 from kbslurm_eval.cage import landlock
@@ -43,6 +44,7 @@ from kbslurm_eval.cage.kernel import (
 from kbslurm_eval.cage.limits import set_limits
 from kbslurm_eval.cage.mounts import enter_root, make_root
 from kbslurm_eval.cage.places import CPU_SHARE, DEVICES, ETC, ETC_BELOW
+from kbslurm_eval.cage.processes import parent_of_this
 from kbslurm_eval.cage.syscall_filter import put_on_seccomp, seccomp_filter
 from kbslurm_eval.cage.users import CAGED_UID, INNER_UID, drop_user, map_ids
 
@@ -56,14 +58,19 @@ def launch() -> int:
         _launch(spec, said)
     except BaseException as error:  # noqa: BLE001 - whatever it is, the judge is told in one line
         with contextlib.suppress(OSError):
-            os.write(said, f"error {type(error).__name__}: {error}\n".replace("\n", " ").encode()[:2000] + b"\n")
+            os.write(said, _told(error))
         return 1
     return 0
 
 
+def _told(error: BaseException) -> bytes:
+    text = error.strerror or error if isinstance(error, CageError) else f"{type(error).__name__}: {error}"
+    return f"error {text}".replace("\n", " ").encode()[:2000] + b"\n"
+
+
 def _launch(spec: dict[str, Any], said: int) -> None:
     caged = spec["level"] >= 2
-    root = os.getuid() == 0
+    root, me = os.getuid() == 0, os.getpid()
     if caged:
         _own_namespaces(root)
         if spec["ranks"] > 1:
@@ -71,14 +78,15 @@ def _launch(spec: dict[str, Any], said: int) -> None:
         make_root(spec)
         keeper = _clone()
         if keeper == 0:
-            _keep(said)
+            _keep(said, me)
         os.write(said, f"keeper {keeper}\n".encode())
     runner = _clone()
     if runner == 0:
         try:
+            _outlive(me)
             _become_runner(spec, caged, root)
         except BaseException as error:  # noqa: BLE001 - the process ends here whatever happened
-            line = f"error {type(error).__name__}: {error}".replace("\n", " ").encode()[:2000] + b"\n"
+            line = _told(error)
             for fd in (said, 3):  # it is at 3 once the rest is closed
                 with contextlib.suppress(OSError):
                     os.write(fd, line)
@@ -97,6 +105,13 @@ def _clone() -> int:
         code = ctypes.get_errno()
         raise CageError(code, f"clone: {os.strerror(code)}")
     return pid
+
+
+def _outlive(launcher: int) -> None:
+    """Wait until our parent isn't the launcher any more. Older gVisors ignore CLONE_PARENT: there we become the judge's
+    child when the launcher ends, which the parent-death signal mustn't take for the judge's end."""
+    while parent_of_this() == launcher:
+        time.sleep(0.001)
 
 
 def _own_namespaces(root: bool) -> None:
@@ -130,12 +145,13 @@ def _loopback_up() -> None:
         fcntl.ioctl(asked, SIOCSIFFLAGS, struct.pack("<16sH22x", b"lo", flags | IFF_UP))
 
 
-def _keep(said: int) -> None:
+def _keep(said: int, launcher: int) -> None:
     """Pid 1 of the namespace: holds nothing, reaps orphans, and dies with the judge; then the kernel ends the rest."""
     try:
         os.close(said)
         os.closerange(0, 64)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        _outlive(launcher)
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         prctl(PR_SET_DUMPABLE, 0)
         while True:

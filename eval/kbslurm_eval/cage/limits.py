@@ -22,7 +22,8 @@ def set_limits(limits: Mapping[str, int], *, own_namespace: bool, gpu: bool) -> 
     at_most(resource.RLIMIT_NOFILE, 1024)
     at_most(resource.RLIMIT_FSIZE, limits["file_bytes"])
     at_most(resource.RLIMIT_MEMLOCK, 64 << 20)
-    at_most(resource.RLIMIT_SIGPENDING, 1024)  # shared by all processes of one user
+    with contextlib.suppress(ValueError, OSError):  # gVisor has none
+        at_most(resource.RLIMIT_SIGPENDING, 1024)  # shared by all processes of one user
     # the kernel counts a user's tasks; in a user namespace of its own, only the runner's count
     others = 0 if own_namespace else _tasks_of(os.getuid())
     at_most(resource.RLIMIT_NPROC, limits["processes"] + others)

@@ -41,12 +41,14 @@ class LocalRunners:
     profiler = ""
     profiling = False
 
-    def __init__(self, limits: Limits, *, level: int, shm: str | None = None, ranks: int = 1) -> None:
+    def __init__(
+        self, limits: Limits, *, level: int, shm: str | None = None, ranks: int = 1, notes: Sequence[str] = ()
+    ) -> None:
         self._limits, self._level, self.ranks, self.bare = limits, level, ranks, level < 2
         self.highest = level
         told = {name: os.environ.get(f"KBSLURM_{name.upper()}", "") for name in IMAGE_FACTS}
         self.image: Mapping[str, str] = {name: text for name, text in told.items() if text}
-        self.notes: Sequence[str] = ()
+        self.notes = notes
         self.means = {2: "unshare", 1: "seccomp", 0: "process"}[level]
         self._base = Path(tempfile.mkdtemp(prefix="kb-", dir=shm or _shared_memory()))
         self._lock = _sweep_and_hold(self._base)
@@ -160,6 +162,7 @@ class LocalRunner:
             raise
         finally:
             os.close(log_write)
+        self.pid: int | None = self._main
         OWN_CHILDREN.add(self._main)
         # without a PID namespace a process that leaves its family comes to the judge, and has to be stopped there
         self._tree = ProcessTree(

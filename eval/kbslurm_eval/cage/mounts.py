@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import platform
 import struct
@@ -37,6 +38,17 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, data: 
         raise CageError(error.errno, f"mount {target}: {error.strerror}") from None
 
 
+def _memory(target: str, options: str, *, inodes: int) -> None:
+    """A fresh tmpfs. An older gVisor can't bound how many files are in it."""
+    for more in (f",nr_inodes={inodes}", ""):
+        try:
+            _mount("kb", target, "tmpfs", MS_NOSUID | MS_NODEV, options + more)
+            return
+        except CageError as error:
+            if error.errno != errno.EINVAL or not more:
+                raise
+
+
 def _bind(source: str, target: str, *, writable: bool = False) -> None:
     _mount(source, target, None, MS_BIND | MS_REC)
     if not writable:
@@ -65,7 +77,7 @@ def make_root(spec: dict[str, Any]) -> None:
     for name in ("tmp", "dev", "proc", "etc", "sys", "link", "eval"):
         os.mkdir(f"{root}/{name}", 0o755)
     size = spec["limits"]["file_bytes"]
-    _mount("kb", f"{root}/tmp", "tmpfs", MS_NOSUID | MS_NODEV, f"size={size},nr_inodes=65536,mode=1777")
+    _memory(f"{root}/tmp", f"size={size},mode=1777", inodes=65536)
     for source in spec["binds"]:
         _place(root, source)
     for name in ETC:
@@ -78,8 +90,7 @@ def make_root(spec: dict[str, Any]) -> None:
     for device in spec["devices"]:
         _place(root, device, writable=True)
     os.mkdir(f"{root}/dev/shm", 0o755)
-    shared = f"size={64 * spec['ranks']}m,nr_inodes=4096,mode=1777"
-    _mount("kb", f"{root}/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, shared)
+    _memory(f"{root}/dev/shm", f"size={64 * spec['ranks']}m,mode=1777", inodes=4096)
     for name, to in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
         os.symlink(to, f"{root}/dev/{name}")
     with contextlib.suppress(OSError):

@@ -43,6 +43,15 @@ def state_of(pid: int) -> str:
         return "X"
 
 
+def parent_of_this() -> int:
+    """This process's parent, numbered as /proc does, also from a PID namespace below; 0 if that can't be known."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
 def has_ended(pid: int) -> bool:
     """Whether none of its threads is left."""
     return state_of(pid) in "ZX" and _proc_folder(pid) == f"/proc/{pid}"

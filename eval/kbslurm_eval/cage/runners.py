@@ -24,9 +24,11 @@ class Unstoppable(RuntimeError):
 
 
 class Runner(Protocol):
-    """One launch. The judge holds it frozen except while a call runs."""
+    """One launch. The judge holds it frozen except while a call runs. `pid`: its process, if the judge started that
+    itself."""
 
     furnished: bool
+    pid: int | None
     work: Path | None
 
     @property

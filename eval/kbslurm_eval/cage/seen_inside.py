@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import signal
@@ -10,8 +11,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kbslurm_eval.cage import landlock
-from kbslurm_eval.cage.kernel import PR_SET_DUMPABLE, libc, prctl
+from kbslurm_eval.cage.kernel import PR_GET_NO_NEW_PRIVS, PR_GET_SECCOMP, PR_SET_DUMPABLE, libc, prctl
 
+SYSLOG_ACTION_READ_ALL = 3
+GVISOR = (
+    "this kernel is gVisor: pinning to cores and scheduling classes have no effect, so times may scatter more, and the "
+    "numbers of processes and of queued signals aren't limited"
+)
 NOBODY = 0x7FFF_FFF0  # no process has this pid: Linux goes up to 2**22
 
 
@@ -26,13 +32,24 @@ def seen_from_inside() -> dict[str, Any]:
     return {
         "spaces": spaces, "seccomp": seccomp, "no_new_privs": privileges, "capabilities": capabilities,
         "read_only_root": not _root_can_be_written(), "uid": os.getuid(), "proc": bool(spaces),
-        "first_process_open": _first_process_is_open(), "landlock": landlock.version(),
+        "first_process_open": _first_process_is_open(), "landlock": landlock.version(), "pid": os.getpid(),
     }  # fmt: skip
 
 
 def seen_by_judge() -> dict[str, Any]:
     """The same for a judge, which must also be able to see when other processes have stopped."""
-    return {**seen_from_inside(), "blind": _blind()}
+    return {**seen_from_inside(), "blind": _blind(), "gvisor": _is_gvisor()}
+
+
+def kernel_notes(own: Mapping[str, Any]) -> list[str]:
+    """What a report has to say of the kernel that the judge runs on, whatever the level."""
+    return [GVISOR] if own.get("gvisor") else []
+
+
+def _is_gvisor() -> bool:
+    """Its log of the kernel's messages, which anybody may read, always begins so; Linux gives the latest ones."""
+    text = ctypes.create_string_buffer(64)
+    return int(libc.klogctl(SYSLOG_ACTION_READ_ALL, text, len(text) - 1)) > 0 and b"Starting gVisor" in text.value
 
 
 def _blind() -> str:
@@ -108,9 +125,9 @@ def _from_status() -> tuple[int, int, str]:
             name, _, value = line.partition(":")
             if name in found:
                 found[name] = value.strip()
-    if not found["Seccomp"]:  # no /proc in the cage: PR_GET_SECCOMP and PR_GET_NO_NEW_PRIVS say it
-        return int(libc.prctl(21, 0, 0, 0, 0)), int(libc.prctl(39, 0, 0, 0, 0)), ""
-    return int(found["Seccomp"]), int(found["NoNewPrivs"] or 0), found["CapEff"]
+    # without a /proc in the cage, and in gVisor, whose /proc doesn't tell of privileges, the process itself is asked
+    seccomp = int(found["Seccomp"] or libc.prctl(PR_GET_SECCOMP, 0, 0, 0, 0))
+    return seccomp, int(found["NoNewPrivs"] or libc.prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)), found["CapEff"]
 
 
 def _first_process_is_open() -> bool:
@@ -136,7 +153,10 @@ def level_of(seen: Mapping[str, Any], own: Mapping[str, Any], *, container: bool
         return 0, [why]
     if seen.get("proc"):
         for name in ("pid", "mnt", "ipc", "net"):
-            if spaces.get(name) is None or spaces.get(name) == mine.get(name):
+            apart = spaces.get(name) not in (None, mine.get(name))
+            if name == "pid" and seen.get("outer_pid"):  # an older gVisor makes up this namespace's number
+                apart = seen.get("pid") != seen["outer_pid"]
+            if not apart:
                 notes.append(f"no {name} namespace of its own")
     elif not seen.get("furnished"):
         notes.append("its namespaces can't be seen (no /proc)")

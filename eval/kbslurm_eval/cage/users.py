@@ -10,7 +10,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from kbslurm_eval.cage.kernel import PR_CAP_AMBIENT, PR_SET_KEEPCAPS, libc_call, prctl
+from kbslurm_eval.cage.kernel import PR_CAP_AMBIENT, PR_SET_KEEPCAPS, PR_SET_SECUREBITS, CageError, libc_call, prctl
 
 CAGED_UID = 65_533
 # Without namespaces each launch of a judge that is root has a user of its own, whom nobody else is: the kernel counts a
@@ -44,7 +44,11 @@ def drop_user(spec: dict[str, Any], caged: bool, root: bool, *, fenced: bool) ->
         return
     reached = all(_open_to_all(path) for path in spec["reached"])
     if not reached and not fenced:
-        drop_capabilities()
+        try:
+            drop_capabilities()
+        except CageError:
+            if spec["level"] > 0:  # the next level down promises nothing
+                raise
         return
     if not reached:
         prctl(PR_SET_KEEPCAPS, 1)
@@ -58,9 +62,16 @@ def drop_user(spec: dict[str, Any], caged: bool, root: bool, *, fenced: bool) ->
 
 
 def drop_capabilities() -> None:
-    """Drop all capabilities, for this process and anything it executes."""
-    prctl(28, 0x2F)  # securebits first, while they may still be set: no exec brings a capability back
+    """Drop all capabilities, for this process and anything it executes. CageError where only this process has lost
+    them."""
+    refused = None
+    try:
+        prctl(PR_SET_SECUREBITS, 0x2F)  # first, while they may still be set: no exec brings a capability back
+    except CageError as error:  # older gVisors
+        refused = CageError(error.errno, "this kernel doesn't keep root's capabilities away for good (securebits)")
     libc_call("capset", struct.pack("<II", 0x20080522, 0), bytes(24))
+    if refused is not None:
+        raise refused
 
 
 def _open_to_all(path: str) -> bool:

@@ -88,6 +88,7 @@ class Launch:
             raise
         self.seen: dict[str, Any] = _plain_dict(hello.text)
         self.seen["furnished"] = self.runner.furnished
+        self.seen["outer_pid"] = self.runner.pid
 
     def facts(self) -> dict[str, Any]:
         """What a report says about launches of this kind."""

@@ -20,6 +20,7 @@ import json
 import math
 import secrets
 import time
+import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ CALL_PREFIX, TASK_PREFIX = "fc-", "ta-"
 MARGIN_S = 180.0  # between two clocks, and for what the function does before and after the harness
 STARTING_S = 60.0  # extra time that a function needs beyond its job
 REMEMBERED, REMEMBERED_BYTES = 16, 64 << 20
+WRAPPING = 1024  # what Modal's client may put around our bytes
 FAR = 1e11  # later than any clock says
 DEPLOY = "Run kbslurm modal deploy; kbslurm modal check shows the current state."
 
@@ -132,7 +134,7 @@ class ModalBackend:
             function = self._connection.function(self.app, function_name(job.gpu))
             self._check_time(job, function)
             start_by = self._now() + self._start_within_s
-            item = self._connection.prepared(function, self._payload(job, start_by))
+            payload = self._payload(job, function, start_by)
             self._crash_point("intent")
             made = self._intend(job, start_by)
         except CallFailed as trouble:
@@ -140,7 +142,7 @@ class ModalBackend:
         if isinstance(made, str):
             return Handle(made)
         self._crash_point("placed")
-        call = self._spawn(job, function, item)
+        call = self._spawn(job, function, payload)
         self._crash_point("spawned")
         try:
             self._connection.write(self._dict(), job.name, made.text(call=call))
@@ -246,7 +248,9 @@ class ModalBackend:
                 f"Raise modal.gpus.{job.gpu}.timeout_s, and run kbslurm modal deploy.",
             )
 
-    def _payload(self, job: JobSpec, start_by: float) -> bytes:
+    def _payload(self, job: JobSpec, function: Deployed, start_by: float) -> bytes:
+        """All that the container needs; Refused if it can't be given that much."""
+        cap = function.object_cap - WRAPPING
         told = {
             "version": PAYLOAD_VERSION,
             "name": job.name,
@@ -256,8 +260,16 @@ class ModalBackend:
             "start_by": start_by,
             "min_isolation": self._min_isolation,
             "harness_digest": self._harness_digest,
+            "result_cap": cap,
         }
-        return json.dumps(told, sort_keys=True).encode()
+        payload = zlib.compress(json.dumps(told, sort_keys=True).encode())
+        if len(payload) > cap:
+            raise self._refused(
+                f"problem and submission are {len(payload) / (1 << 20):.1f} MiB, and a container without a network "
+                f"gets at most {function.object_cap / (1 << 20):.1f} MiB",
+                "Let the problem's files make their data instead of bringing it, or run it elsewhere.",
+            )
+        return payload
 
     def _intend(self, job: JobSpec, start_by: float) -> _Entry | str:
         """Our entry, now written down; or what the handle is of a job that was sent, or forbidden, before."""
@@ -282,9 +294,9 @@ class ModalBackend:
             )  # so that of two processes that see it gone, only one can write the next
         raise BackendUnclear(self.name, "it may have been sent before, and its ID was lost")
 
-    def _spawn(self, job: JobSpec, function: Deployed, item: Any) -> str:
+    def _spawn(self, job: JobSpec, function: Deployed, payload: bytes) -> str:
         try:
-            return self._connection.spawn(function, item)
+            return self._connection.spawn(function, payload)
         except CallFailed as trouble:
             if not trouble.definite:
                 raise BackendUnclear(self.name, f"it may have been started: {trouble.said}") from None

@@ -24,7 +24,7 @@ T = TypeVar("T")
 API_URL = "https://api.modal.com"
 CLIENT = "1.6.4"
 CALL_S = 20.0  # per call, whatever the client does; blobs get three times as long
-INLINE_CAP = 8 * 1024  # over this an argument goes as a blob, unless the function says otherwise
+OBJECT_CAP = 2 << 20  # over this arguments and results go as blobs, unless the function says otherwise
 RESULT_SHAPES = {0: PICKLE, 1: PICKLE, 4: CBOR}
 
 
@@ -38,10 +38,11 @@ class CallFailed(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Deployed:
-    """A deployed function. `timeout_s` 0 and `shut_off` None: the platform didn't say."""
+    """A deployed function. `object_cap`: how large its arguments and results may be without the store of blobs.
+    `timeout_s` 0 and `shut_off` None: the platform didn't say."""
 
     function_id: str
-    inline_cap: int
+    object_cap: int
     timeout_s: float
     shut_off: bool | None
 
@@ -111,7 +112,7 @@ class Connection:
             shut_off = [one.block_network and one.untrusted and one.single_use_containers for one in told]
             return Deployed(
                 function_id=found.function_id,
-                inline_cap=found.handle_metadata.max_async_object_size_bytes or INLINE_CAP,
+                object_cap=found.handle_metadata.max_object_size_bytes or OBJECT_CAP,
                 timeout_s=float(told[0].timeout_secs) if told else 0.0,
                 shut_off=shut_off[0] if told else None,
             )
@@ -134,36 +135,26 @@ class Connection:
 
         return self._ask(ask)
 
-    def prepared(self, function: Deployed, payload: bytes) -> Any:
-        """The payload as the client sends it; a large one is uploaded to the blob store."""
+    def spawn(self, function: Deployed, payload: bytes) -> str:
+        """Start it; returns the call's ID. Sent only once, since Modal might start a repeated one twice.
 
-        async def ask(stub: Any) -> Any:
-            from modal._utils.blob_utils import blob_upload_with_results
-            from modal_proto import api_pb2
-
-            # We make it and a container reads it: the only direction in which a pickle is harmless.
-            args = pickle.dumps(((payload,), {}), protocol=4)
-            told: dict[str, Any] = {"data_format": api_pb2.DATA_FORMAT_PICKLE}
-            if len(args) <= function.inline_cap:
-                return api_pb2.FunctionPutInputsItem(input=api_pb2.FunctionInput(args=args, **told), idx=0)
-            blob, uploads = await blob_upload_with_results(args, stub)
-            return api_pb2.FunctionPutInputsItem(
-                input=api_pb2.FunctionInput(args_blob_id=blob, **told), idx=0, blob_upload_results=uploads
-            )
-
-        return self._ask(ask, limit_s=3 * CALL_S)
-
-    def spawn(self, function: Deployed, item: Any) -> str:
-        """Start it; returns the call's ID. Sent only once, since Modal might start a repeated one twice."""
+        As a synchronous call: an asynchronous one sends all over 8 KiB, results too, through the store of blobs, which
+        a container without a network can't reach.
+        """
 
         async def ask(stub: Any) -> str:
             from modal_proto import api_pb2
 
+            # We make it and a container reads it: the only direction in which a pickle is harmless.
+            args = pickle.dumps(((payload,), {}), protocol=4)
+            item = api_pb2.FunctionPutInputsItem(
+                input=api_pb2.FunctionInput(args=args, data_format=api_pb2.DATA_FORMAT_PICKLE), idx=0
+            )
             request = api_pb2.FunctionMapRequest(
                 function_id=function.function_id,
                 function_call_type=api_pb2.FUNCTION_CALL_TYPE_UNARY,
                 pipelined_inputs=[item],
-                function_call_invocation_type=api_pb2.FUNCTION_CALL_INVOCATION_TYPE_ASYNC,
+                function_call_invocation_type=api_pb2.FUNCTION_CALL_INVOCATION_TYPE_SYNC,
             )
             found = await stub.FunctionMap(request, retry=None, timeout=CALL_S)
             if not found.pipelined_inputs:

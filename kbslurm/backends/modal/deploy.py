@@ -25,8 +25,14 @@ from kbslurm.errors import BackendTrouble, Invalid, Misconfigured
 APP_FILE, TOLD_FILE = "kbslurm_app.py", "told.json"
 HARNESS_TAG = "kbslurm-harness"
 DIGITS = 16  # of the digest, in the app's tag
+EXACT = {"H100": "H100!", "A100": "A100-40GB"}
 IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc")
 DEPLOY = "Run kbslurm modal deploy."
+
+
+def exact(gpu: str) -> str:
+    """Modal's name for just this GPU type: under the plain ones it may hand out a better one for the same price."""
+    return EXACT.get(gpu.upper(), gpu)
 
 
 def told(

@@ -2,8 +2,11 @@
 
 `judge(payload)` is the whole body of each deployed function. It writes the harness's input to disk (manifest, key),
 runs the harness as a child, like every other place, and returns its result. It never inspects the report, and returns
-JSON bytes: nothing of ours is pickled. As a program it reads the payload from standard input and writes the envelope to
-standard output.
+compressed JSON: nothing of ours is pickled. As a program it reads the payload from standard input and writes the
+envelope to standard output.
+
+What is larger than Modal takes along with a call goes through a store of blobs, by HTTP, which a container without a
+network can't reach. So both ways are compressed, and what is still too large is left behind: files first.
 """
 
 # ruff: noqa: PTH100, PTH102, PTH103, PTH118, PTH120, PTH123, PTH208, S108
@@ -21,10 +24,11 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PAYLOAD_VERSION = ENVELOPE_VERSION = 1
+PAYLOAD_VERSION = ENVELOPE_VERSION = 2
 SEALED_CAP = 16_000_000
 ARTIFACT_CAP, ARTIFACTS_CAP = 8 << 20, 12
 TAIL_CAP = 65_536
@@ -35,7 +39,7 @@ PR_SET_DUMPABLE = 4
 
 def judge(payload: bytes) -> bytes:
     """Run the harness once for this payload. Always returns an envelope."""
-    told = json.loads(payload)
+    told = json.loads(zlib.decompress(payload))
     if told["version"] != PAYLOAD_VERSION:
         return _envelope("image", "version")
     if time.time() > told["start_by"]:
@@ -92,11 +96,20 @@ def _judged(told: dict[str, Any], folder: str, image_name: str) -> bytes:
         _tell(log)
     sealed = _capped(os.path.join(out, "report.json"), SEALED_CAP)
     if sealed is not None:
-        artifacts = _artifacts(os.path.join(out, "artifacts"))
-        return _envelope("reported", exit_code=code, report=sealed.decode("utf-8", "replace"), artifacts=artifacts)
+        return _reported(code, sealed.decode("utf-8", "replace"), os.path.join(out, "artifacts"), told["result_cap"])
     if os.path.lexists(os.path.join(out, "report.json")):
         return _envelope("bad_report", "report", exit_code=code)
     return _envelope(ending, "time" if ending == "timeout" else "", exit_code=code)
+
+
+def _reported(code: int | None, report: str, artifacts: str, cap: int) -> bytes:
+    """The report, with as many of the files beside it as fit, the smallest first."""
+    files = sorted(_artifacts(artifacts).items(), key=lambda one: len(one[1]))
+    for kept in range(len(files), -1, -1):
+        told = _envelope("reported", exit_code=code, report=report, artifacts=dict(files[:kept]))
+        if len(told) <= cap:
+            return told
+    return _envelope("bad_report", "large", exit_code=code)
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
@@ -123,7 +136,7 @@ def _envelope(
 ) -> bytes:
     """Only a code word known to the service, no text, since the submitter may read what it says about a run."""
     told = {"ending": ending, "why": why, "exit_code": exit_code, "report": report, "artifacts": artifacts or {}}
-    return json.dumps({"version": ENVELOPE_VERSION, **told}).encode()
+    return zlib.compress(json.dumps({"version": ENVELOPE_VERSION, **told}).encode())
 
 
 def _artifacts(folder: str) -> dict[str, str]:

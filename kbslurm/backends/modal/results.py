@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +23,7 @@ from kbslurm_eval.shared.wire import ARTIFACT_CAP, ARTIFACTS_CAP, ARTIFACTS_TOTA
 SEALED_CAP = 2 * REPORT_CAP
 RESULT_CAP = 2 * SEALED_CAP + 4 * ARTIFACTS_TOTAL // 3 + (1 << 20)
 PICKLE, CBOR = "pickle", "cbor"
-ENVELOPE_VERSION = 1
+ENVELOPE_VERSION = 2
 # The endings that the container may report. Others, like a node failure, are reported by the platform.
 SAYABLE = {
     ending.value: ending
@@ -37,6 +38,7 @@ WHYS = {
     "start": "the harness couldn't be started; see Modal's logs",
     "time": "it hit its time limit",
     "report": "its report isn't a regular file of a valid size",
+    "large": "its report is larger than what Modal takes out of a container without a network",
 }
 EXIT_CODES = range(-64, 256)
 
@@ -65,7 +67,19 @@ def envelope_of(data: bytes, shape: str) -> Envelope:
     later."""
     if len(data) > RESULT_CAP:
         raise NoResult(f"a result of {len(data)} bytes is over the limit of {RESULT_CAP}")
-    return _read(bytes_of(data, shape))
+    return _read(_decompressed(bytes_of(data, shape)))
+
+
+def _decompressed(data: bytes) -> bytes:
+    """No more than an envelope can have, whatever its maker wants."""
+    reader = zlib.decompressobj()
+    try:
+        text = reader.decompress(data, RESULT_CAP)
+    except zlib.error:
+        raise NoResult("a result that isn't compressed") from None
+    if not reader.eof or reader.unused_data:
+        raise NoResult(f"a result that was cut short, lengthened, or is over the limit of {RESULT_CAP} bytes")
+    return text
 
 
 def bytes_of(data: bytes, shape: str) -> bytes:

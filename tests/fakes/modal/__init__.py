@@ -21,8 +21,9 @@ import sys
 import tempfile
 import threading
 import time
+import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -39,7 +40,8 @@ from tests.fakes.modal.deploying import DEPLOYING, function_id, ranked
 CONTAINER = Path(__file__).with_name("container.py")
 TOKEN = ("ak-test", "as-test")
 Result = api_pb2.GenericResult
-INLINE_CAP = 8 * 1024
+OBJECT_CAP, ASYNC_OBJECT_CAP = 2 << 20, 8 << 10  # what the real client takes unless the platform says otherwise
+SYNC = api_pb2.FUNCTION_CALL_INVOCATION_TYPE_SYNC
 
 
 @dataclass
@@ -49,6 +51,8 @@ class Call:
     id: str
     function: str
     payload: bytes
+    cap: int
+    by_blob: bool
     spoilt: str = ""
     input_id: str = field(default_factory=lambda: f"in-{secrets.token_hex(8)}")
     task: str = ""
@@ -63,14 +67,22 @@ class Call:
 
 
 class FakeModal:
-    """The platform. `calls` is all that was ever spawned; `asked` counts the calls of the API by their name."""
+    """The platform. `calls` is all that was ever spawned; `asked` counts the calls of the API by their name. `sandbox`:
+    the command that each container is started with; Modal's is gVisor."""
 
     def __init__(
-        self, app: Path, *, port: int = 0, inline_cap: int = INLINE_CAP, token: tuple[str, str] = TOKEN
+        self,
+        app: Path,
+        *,
+        port: int = 0,
+        object_cap: int | None = None,
+        token: tuple[str, str] = TOKEN,
+        sandbox: Sequence[str] = (),
     ) -> None:
         self.app = app
+        self.sandbox = sandbox
         self.token = token
-        self.inline_cap = inline_cap
+        self.object_cap = object_cap
         self.calls: dict[str, Call] = {}
         self.asked: Counter[str] = Counter()
         self.blobs: dict[str, bytes] = {}
@@ -190,12 +202,20 @@ class FakeModal:
         found = self.told()["functions"].get(tag) if (self.app / "told.json").is_file() else None
         return None if found is None else dict(found)
 
-    def spawn(self, function: str, args: bytes) -> Call:
+    def is_shut_off(self, function: str) -> bool:
+        """Whether its containers have no network: they can't reach the store of blobs."""
+        made = self.functions.get(function)
+        return made is None or bool(made.block_network)
+
+    def spawn(self, function: str, args: bytes, *, by_blob: bool, invocation: int) -> Call:
         (payload,), _ = pickle.loads(args)
+        cap = self.object_cap or OBJECT_CAP
         call = Call(
             id=f"fc-{secrets.token_hex(8)}",
             function=function,
             payload=payload,
+            cap=cap if invocation == SYNC else min(cap, ASYNC_OBJECT_CAP),
+            by_blob=by_blob,
             spoilt=self._spoilt.pop(0) if self._spoilt else "",
         )
         self.calls[call.id] = call
@@ -213,6 +233,9 @@ class FakeModal:
         if call.spoilt == "never":
             call.release.wait()
             return
+        if call.by_blob and self.is_shut_off(call.function):
+            self._answer(call, _failure("the container can't fetch its input: its network is blocked"))
+            return
         told = self.function_of(call.function) or {}
         task = f"ta-{secrets.token_hex(8)}"
         environment = {name: os.environ[name] for name in ("PATH", "LANG", "KBSLURM_EVAL_LEVEL") if name in os.environ}
@@ -221,7 +244,7 @@ class FakeModal:
         tmp.chmod(0o1777)
         environment["TMPDIR"] = str(tmp)
         process = subprocess.Popen(
-            [sys.executable, "-I", CONTAINER, self.app / "inside.py"],
+            [*self.sandbox, sys.executable, "-I", CONTAINER, self.app / "inside.py"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -247,7 +270,7 @@ class FakeModal:
                         pipe.close()
             # A real container's files and its shared memory are its own, and go with it.
             shutil.rmtree(tmp, ignore_errors=True)
-            shutil.rmtree(f"/dev/shm/{json.loads(call.payload)['name']}", ignore_errors=True)
+            shutil.rmtree(f"/dev/shm/{json.loads(zlib.decompress(call.payload))['name']}", ignore_errors=True)
         if call.ended_at:
             return
         if call.is_preempted:
@@ -256,20 +279,26 @@ class FakeModal:
             return
         result = Result(status=status)
         if status == Result.GENERIC_STATUS_SUCCESS:
-            self._fill(result, said)
+            result = self._filled(call, said)
         elif status == Result.GENERIC_STATUS_FAILURE:
             result.exception = "RuntimeError('the container ended')"
         if call.spoilt:
             result = self._spoilt_result(call.spoilt)
         self._answer(call, result)
 
-    def _fill(self, result: Any, said: bytes) -> None:
+    def _filled(self, call: Call, said: bytes) -> Any:
+        """As the platform's own program in a container does: what is large goes to the store of blobs, by HTTP."""
         from modal._serialization import serialize
 
-        self._put(result, serialize(said))
+        data = serialize(said)
+        if len(data) > call.cap and self.is_shut_off(call.function):
+            return _failure("the container can't store its result: its network is blocked")
+        result = Result(status=Result.GENERIC_STATUS_SUCCESS)
+        self._put(result, data, call.cap)
+        return result
 
-    def _put(self, result: Any, data: bytes) -> None:
-        if len(data) <= self.inline_cap:
+    def _put(self, result: Any, data: bytes, cap: int = OBJECT_CAP) -> None:
+        if len(data) <= cap:
             result.data = data
             return
         blob = f"bl-{secrets.token_hex(8)}"
@@ -288,7 +317,7 @@ class FakeModal:
                 result.exception = "ValueError('no')"
                 result.data = result.serialized_tb = pickle.dumps(_Hostile(str(self.app / "pwned")))
             case "oversized":
-                self._put(result, pickle.dumps(b"x" * 70_000_000))
+                self._put(result, pickle.dumps(zlib.compress(b"x" * 70_000_000)))
             case "empty":
                 pass
             case "text":
@@ -318,6 +347,10 @@ class FakeModal:
         if call.process is not None:
             end_tree(call.process)
         self._answer(call, Result(status=Result.GENERIC_STATUS_TERMINATED))
+
+
+def _failure(why: str) -> Any:
+    return Result(status=Result.GENERIC_STATUS_FAILURE, exception=f"RuntimeError({why!r})")
 
 
 class _Hostile:
@@ -392,7 +425,7 @@ def _function_get(fake: FakeModal, request: Any) -> Any:
     return api_pb2.FunctionGetResponse(
         function_id=function_id(request.object_tag),
         handle_metadata=api_pb2.FunctionHandleMetadata(
-            function_name=request.object_tag, max_async_object_size_bytes=fake.inline_cap
+            function_name=request.object_tag, max_object_size_bytes=fake.object_cap
         ),
         function=ranked(function),
     )
@@ -401,7 +434,12 @@ def _function_get(fake: FakeModal, request: Any) -> Any:
 def _function_map(fake: FakeModal, request: Any) -> Any:
     given = request.pipelined_inputs[0].input
     args = fake.blobs[given.args_blob_id] if given.args_blob_id else given.args
-    call = fake.spawn(bytes.fromhex(request.function_id.removeprefix("fu-")).decode(), args)
+    call = fake.spawn(
+        bytes.fromhex(request.function_id.removeprefix("fu-")).decode(),
+        args,
+        by_blob=bool(given.args_blob_id),
+        invocation=request.function_call_invocation_type,
+    )
     return api_pb2.FunctionMapResponse(
         function_call_id=call.id,
         pipelined_inputs=[api_pb2.FunctionPutInputsResponseItem(idx=0, input_id=call.input_id)],
