@@ -32,7 +32,7 @@ class PeopleActs(HostActs):
         return told(self.whom(whom))
 
     def set_role(self, whom: str, role: Role) -> Mapping[str, Any]:
-        """Change a person's role."""
+        """Change a person's role. The last owner stays one."""
         person = self.whom(whom)
         access.check_may_give(self.person, role)
         access.check_may_give(self.person, person.role)
@@ -46,7 +46,8 @@ class PeopleActs(HostActs):
         """Ban a person: reject their submissions and hide them from every board."""
         person = self.whom(whom)
         access.check_may_ban(self.person, person)
-        return told(self.store.people.ban(person.id, reason, by=self.by, now=self.now))
+        anybody = self.person is None
+        return told(self.store.people.ban(person.id, reason, by=self.by, now=self.now, last_owner_too=anybody))
 
     def unban(self, whom: str) -> Mapping[str, Any]:
         """Lift a ban."""
