@@ -27,9 +27,7 @@ PERSON = "id, name, role, banned_at, ban_reason, discord_id, github_id, created_
 
 # Locked, so that two owners who change each other's role at once don't leave the site without one.
 _OWNERS = "owners AS (SELECT id FROM person WHERE role = 'owner' AND banned_at IS NULL ORDER BY id FOR UPDATE)"
-_LEAVES_AN_OWNER = (
-    "(%(id)s NOT IN (SELECT id FROM owners) OR EXISTS (SELECT 1 FROM owners WHERE owners.id <> %(id)s))"
-)
+_LEAVES_AN_OWNER = "(%(id)s NOT IN (SELECT id FROM owners) OR EXISTS (SELECT 1 FROM owners WHERE owners.id <> %(id)s))"
 # Providers and configurations write the address with or without a trailing slash.
 _THIS_ISSUER = "issuer IN (%(issuer)s, %(issuer)s || '/')"
 

@@ -211,7 +211,12 @@ def test_every_form_of_the_staff_page_is_in_the_audit_log(api: ServedApi, act: s
     class Browser:
         cookies: Mapping[str, str] = {SESSION: session}
 
-    form = {"csrf": Visitors(api.context).csrf(Browser()), "person": "ada", "submission": str(number)}  # type: ignore[arg-type]
+    form = {
+        "csrf": Visitors(api.context).csrf(Browser()),
+        "person": "ada",
+        "submission": str(number),
+        "confirmed": "yes",
+    }  # type: ignore[arg-type]
     with httpx.Client(base_url=api.url, timeout=60, cookies={SESSION: session}) as http:
         assert http.post(f"/staff/{act}", data=form).status_code == 303
         line = newest(api.store)

@@ -242,7 +242,7 @@ def test_the_last_owner_stays_one(api: ServedApi, http: httpx.Client, database_u
     assert (told.code, only in told.err, "kbslurm user role NAME owner" in told.err) == (5, True, True), told.err
     told = kbslurm("user", "ban", "olga", "--as", "olga")
     assert (told.code, "you can't ban yourself" in told.err) == (5, True), told.err
-    form = {"csrf": csrf(http.get("/staff", headers=olga.browser).text), "person": "olga"}
+    form = {"csrf": csrf(http.get("/staff", headers=olga.browser).text), "person": "olga", "confirmed": "yes"}
     assert http.post("/staff/ban", data=form, headers=olga.browser).status_code == 403
     assert api.store.people.get(olga.person.id) == olga.person
 
