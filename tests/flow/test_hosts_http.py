@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
+import httpx
 import pytest
 
 from kbslurm import wiring
@@ -322,6 +323,21 @@ ODD: Sequence[tuple[str, ...]] = [
     ("board", "edit", "transpose", "--description", "half", "--zone", "Bogus"),
     ("board", "edit", "transpose", "--description", "half", "--zone", ""),
     ("board", "edit", "transpose", "--reopen", "--deadline", "never", "--zone", "Bogus"),
+    ("board", "create", "fresh", "--problem", "transpose", "--gpus", "H100", "--deadline", ""),
+    ("board", "create", "fresh", "--problem", "transpose", "--gpus", "H100", "--deadline", " "),
+    ("board", "create", "fresh", "--problem", "transpose", "--gpus", ""),
+    ("board", "create", "fresh", "--problem", "transpose", "--gpus", ","),
+    ("board", "create", "fresh", "--problem", "transpose", "--gpus", "H100", "--visibility", ""),
+    ("board", "create", "fresh", "--problem", "transpose", "--gpus", "H100", "--as", ""),
+    ("board", "create", "fresh", "--problem", ""),
+    ("board", "edit", "transpose", "--gpus", ""),
+    ("board", "edit", "transpose", "--deadline", ""),
+    ("board", "extend", "transpose", "", "2099-01-01"),
+    ("limit", "rate", "transpose", "test", ""),
+    ("problem", "show", ""),
+    ("user", "ban", "bob", "--as", ""),
+    ("user", "team", "bob", ""),
+    ("stats", ""),
 ]
 
 
@@ -344,9 +360,16 @@ def test_what_makes_no_sense_is_refused_both_ways_and_changes_nothing(
                 if told.code != 2 or error.get("message") in ("Not Found", "Method Not Allowed"):
                     wrong.append((way, *words, told.code, error.get("message")))
                 after = len(side.store.events.audit_log(limit=500)), side.store.boards.get("transpose")
-                if after != before:
+                if after != before or side.store.boards.find("fresh") is not None:
                     wrong.append((way, *words, "changed something"))
                     before = after
+        service = both[1]
+        token = {"Authorization": f"Bearer {service.kbslurm.env['KBSLURM_TOKEN']}"}
+        body = {"name": "fresh", "problem": "transpose", "gpus": ["H100"]}
+        with httpx.Client(base_url=service.kbslurm.env["KBSLURM_URL"], headers=token, timeout=60) as http:
+            for more in ({"deadline": ""}, {"gpus": [""]}, {"zone": ""}):
+                answer = http.post("/admin/leaderboards/of-problem", json={**body, **more})
+                assert (answer.status_code, service.store.boards.find("fresh")) == (400, None), answer.text
     assert not wrong, "\n".join(map(str, wrong))
 
 

@@ -46,7 +46,7 @@ class BoardActs(HostActs):
     ) -> Mapping[str, Any]:
         """Create a board on a problem that comes along, or on the newest version of the one with that name."""
         known = contest.board_name(name)
-        closes = contest.coming_deadline(deadline, zone, self.now) if deadline else None
+        closes = None if deadline is None else contest.coming_deadline(deadline, zone, self.now)
         if self.store.boards.find(known, counted=False) is not None:
             raise Invalid(f"there is already a board {known!r}", hint="Pick another name.")
         if (sent is None) == (problem is None):
