@@ -135,13 +135,10 @@ def _accepted(
         on=place,
         offers=context.offers,
     )
-    view = context.store.submissions.get(receipt.submission_id)
-    queue = waiting.of_submission(context, histories, view)
-    queue = queue or waiting.runner_queue(context, histories, view.runs[0].gpu)
     return {
         "status": "accepted",
         "details": {"id": receipt.submission_id, "job_status_id": receipt.run_ids[0]},
-        "runner_queue": queue,
+        "runner_queue": waiting.of_receipt(context, histories, receipt),
     }
 
 
