@@ -259,11 +259,11 @@ def test_every_form_of_the_staff_page_is_in_the_audit_log(api: ServedApi, act: s
         cookies: Mapping[str, str] = {SESSION: session}
 
     form = {
-        "csrf": Visitors(api.context).csrf(Browser()),
+        "csrf": Visitors(api.context).csrf(Browser()),  # type: ignore[arg-type]
         "person": "ada",
         "submission": str(number),
         "confirmed": "yes",
-    }  # type: ignore[arg-type]
+    }
     with httpx.Client(base_url=api.url, timeout=60, cookies={SESSION: session}) as http:
         assert http.post(f"/staff/{act}", data=form).status_code == 303
         line = newest(api.store)
