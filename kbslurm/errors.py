@@ -43,6 +43,7 @@ class KbslurmError(Exception):
     def __init__(self, message: str | None = None, *, hint: str | None = None) -> None:
         self.message = message or (type(self).__doc__ or "").partition("\n")[0]
         self.hint = hint
+        self.kind = type(self).__name__
         super().__init__(self.message)
 
 

@@ -188,10 +188,13 @@ class NewSubmission:
 
 @dataclass(frozen=True, kw_only=True)
 class Receipt:
-    """A submission that is stored and can't be lost."""
+    """A submission that is stored and can't be lost. Its first run waits for `first_gpu` since `first_fair_at`, a
+    virtual time: enough to tell its place in the queue."""
 
     submission_id: SubmissionId
     run_ids: tuple[RunId, ...]
+    first_gpu: str
+    first_fair_at: datetime
     accepted_at: datetime
 
 

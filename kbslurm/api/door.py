@@ -7,7 +7,7 @@ ask for little.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, assert_never
+from typing import Any, Protocol, TypeVar, assert_never
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
@@ -23,6 +23,13 @@ from kbslurm.domain import access
 from kbslurm.errors import Refused
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+T = TypeVar("T")
+
+
+class Look(Protocol):
+    """Runs a call that looks at the database, when it is its turn."""
+
+    async def __call__(self, call: Callable[[], T]) -> T: ...
 
 
 class Door(APIRoute):
@@ -87,6 +94,18 @@ def _whose(context: Context, request: Request) -> Whose:
     secret = sender.key or bearer or request.cookies.get(sessions.SESSION, "")
     address = incoming_of(request.scope).client
     return Whose(address=address, token=known.name_of(secret) or "", may_be_host=known.is_hosts(bearer))
+
+
+def look_in_turn(context: Context, request: Request) -> Look:
+    """How a stream of this request looks at the database: each time in its reader's turn, as if they had asked again.
+    Otherwise a thousand streams that one event wakes would all be answered before anybody's next request."""
+    whose = _whose(context, request)
+
+    async def look(call: Callable[[], T]) -> T:
+        async with context.turns.turn(whose):
+            return await run_in_threadpool(call)
+
+    return look
 
 
 def _mode(request: Request) -> str:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kbslurm.domain import access, eta
 from kbslurm.domain.eta import Service
-from kbslurm.domain.run import OPEN_RUNS, RunState
-from kbslurm.ports import Clock
+from kbslurm.domain.run import OPEN_RUNS, RunId, RunState
+from kbslurm.ports import Clock, Receipt
 from kbslurm.store.views import RunView, SubmissionView
 
 if TYPE_CHECKING:
     from kbslurm.store.postgres import PostgresStore
+    from kbslurm.store.queue import QueueNow
 
 RUNNER = "kbslurm"
 FRESH_S = 20.0
@@ -54,42 +55,65 @@ class Histories:
 def runner_queue(context: Rows, histories: Histories, gpu: str, run: RunView | None = None) -> dict[str, Any]:
     """RQ for this GPU type; for a waiting run also its position, when it will start (a range in seconds), and what its
     job is waiting for."""
-    known = {name.lower(): name for name in context.slots}
-    named = known.get(gpu.lower())
-    found: dict[str, Any] = {
-        "runner": RUNNER,
-        "gpu": named or gpu,
-        "queued_jobs": None,
-        "running_jobs": None,
-        "available_runners": None,
-        "status": "unavailable",
-        "error": None,
-    }
+    named = _known_type(context, gpu)
     if named is None and run is None:
-        return {**found, "error": "no place here has this GPU"}
-    slots = context.slots.get(named or gpu, 0)
-    now = context.store.queue.now(named or gpu, context.clock.now(), before=run)
-    error = None if slots else "no place here has this GPU at the moment"
-    if slots and not now.led:
-        error = "the scheduler is down; queued runs will start when it is back"
-    found |= {
-        "queued_jobs": now.queued,
-        "running_jobs": now.open_now,
-        "available_runners": max(0, slots - now.open_now),
-        "status": "unavailable" if error else "available",
-        "error": error,
-    }
+        return {**_unknown(gpu), "error": "no place here has this GPU"}
+    found, now = _queue(context, named or gpu, None if run is None else (run.id, run.fair_at))
     if run is not None and run.state == RunState.QUEUED:
-        range_s = eta.starts_in_s(now.ahead, now.open_now, slots, histories.of(context, named or gpu))
-        found |= {"place": now.ahead + 1, "starts_in_s": None if range_s is None else [round(s, 1) for s in range_s]}
-        if now.held_up:
-            found |= {"starts_in_s": None, "waits_for": now.held_up}
+        found |= _place(context, histories, named or gpu, now)
     if run is not None and run.state == RunState.LAUNCHING and (expected := _expected_at(run)) is not None:
         range_s = eta.planned_in_s((expected - context.clock.now()).total_seconds())
         found |= {"starts_in_s": [round(s, 1) for s in range_s]}
     if run is not None and run.state == RunState.LAUNCHING and run.waits_for:
         found |= {"waits_for": run.waits_for}
     return found
+
+
+def of_receipt(context: Rows, histories: Histories, receipt: Receipt) -> dict[str, Any]:
+    """RQ of the first run of a submission that has just been accepted."""
+    gpu = _known_type(context, receipt.first_gpu) or receipt.first_gpu
+    found, now = _queue(context, gpu, (receipt.run_ids[0], receipt.first_fair_at))
+    return found | _place(context, histories, gpu, now)
+
+
+def _known_type(context: Rows, gpu: str) -> str | None:
+    """This GPU type as the places here spell it, if one has it."""
+    return {name.lower(): name for name in context.slots}.get(gpu.lower())
+
+
+def _unknown(gpu: str) -> dict[str, Any]:
+    return {
+        "runner": RUNNER,
+        "gpu": gpu,
+        "queued_jobs": None,
+        "running_jobs": None,
+        "available_runners": None,
+        "status": "unavailable",
+        "error": None,
+    }
+
+
+def _queue(context: Rows, gpu: str, before: tuple[RunId, datetime] | None) -> tuple[dict[str, Any], QueueNow]:
+    slots = context.slots.get(gpu, 0)
+    now = context.store.queue.now(gpu, context.clock.now(), before=before)
+    error = None if slots else "no place here has this GPU at the moment"
+    if slots and not now.led:
+        error = "the scheduler is down; queued runs will start when it is back"
+    return {
+        **_unknown(gpu),
+        "queued_jobs": now.queued,
+        "running_jobs": now.open_now,
+        "available_runners": max(0, slots - now.open_now),
+        "status": "unavailable" if error else "available",
+        "error": error,
+    }, now
+
+
+def _place(context: Rows, histories: Histories, gpu: str, now: QueueNow) -> dict[str, Any]:
+    if now.held_up:
+        return {"place": now.ahead + 1, "starts_in_s": None, "waits_for": now.held_up}
+    range_s = eta.starts_in_s(now.ahead, now.open_now, context.slots.get(gpu, 0), histories.of(context, gpu))
+    return {"place": now.ahead + 1, "starts_in_s": None if range_s is None else [round(s, 1) for s in range_s]}
 
 
 def _heard(run: RunView, key: str) -> Any:

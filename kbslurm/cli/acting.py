@@ -14,11 +14,6 @@ if TYPE_CHECKING:
     from kbslurm.store.views import Person
 
 
-def acting_name(store: PostgresStore, name: str | None) -> str:
-    """Who answers for a host's act: the person given with --as, who must exist, else the current user."""
-    return own_name() if name is None else person_named(store, name).name
-
-
 def acting_person(store: PostgresStore, name: str | None) -> Person:
     """The current person, or NotFound. See `known_person`."""
     found = known_person(store, name)

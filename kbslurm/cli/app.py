@@ -12,6 +12,10 @@ import typer
 from kbslurm import __version__
 from kbslurm.cli.chosen import chosen
 from kbslurm.cli.commands import COMMANDS, Command, Group
+from kbslurm.errors import Invalid
+
+# Free text, which one may take away.
+MAY_BE_EMPTY = frozenset({"description", "reason", "device"})
 
 
 class _Loading(MutableMapping[str, Any]):
@@ -37,6 +41,27 @@ class _Loading(MutableMapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._listed)
+
+
+class _Command(typer.core.TyperCommand):
+    """A command that takes no empty value for an argument or option: `--deadline "$UNSET"` must not mean what leaving
+    it out means."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        rest = super().parse_args(ctx, args)
+        for one in self.params:
+            values = given.get(one.name)
+            if one.name not in MAY_BE_EMPTY and any(
+                isinstance(value, str) and not value.strip(" \t\r\n,")
+                for value in (values if isinstance(values, (list, tuple)) else [values])
+            ):
+                option = one.param_type_name == "option"
+                raise Invalid(
+                    f"{one.opts[0] if option else (one.metavar or one.name.upper()).strip('[].')} is empty",
+                    hint="Give it a value, or leave the option out." if option else f"Run: {ctx.command_path} --help",
+                )
+        return rest
 
 
 class _LazyGroup(typer.core.TyperGroup):
@@ -87,7 +112,7 @@ def _made(name: str, listed: Command | Group) -> Any:
         )
     module, _, function = listed.function.partition(":")
     one = typer.Typer(add_completion=False, rich_markup_mode=None)
-    one.command(name)(getattr(import_module(f"kbslurm.cli.{module}"), function))
+    one.command(name, cls=_Command)(getattr(import_module(f"kbslurm.cli.{module}"), function))
     return typer.main.get_command(one)
 
 

@@ -50,7 +50,15 @@ def is_ours(answer: httpx.Response) -> bool:
 
 
 def refusal(answer: httpx.Response) -> KbslurmError:
-    """The error that the server sent."""
+    """The error that the server sent, under the name that it has there."""
+    found = _refusal(answer)
+    kind = answer.headers.get("X-Kbslurm-Error", "")
+    if kind.isidentifier():
+        found.kind = kind
+    return found
+
+
+def _refusal(answer: httpx.Response) -> KbslurmError:
     try:
         told = answer.json()
         said = str(told["detail"])

@@ -14,12 +14,29 @@ from kbslurm.errors import Invalid, NotFound
 # Words that popcorn-cli's paths use in place of a board name.
 RESERVED_NAMES = frozenset({"admin", "submission", "user", "auth", "health", "leaderboards", "gpus"})
 NAME_CAP = 64
+WHOM_CAP = 100
+DESCRIPTION_CAP = 4000
+NOTE_CAP = 200  # a ban's reason, a device, a name before it is checked
+ACCOUNT_CAP = 300
+MOST_GPUS = 100
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*\Z")
 _GPU = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}\Z")
 _ONE_DIGIT_HOUR = re.compile(r"(\d{4}-\d{2}-\d{2} )(\d:\d{2}.*)")
 _END_OF_DAY = time(23, 59, 59)
 _HINT = "Write 2026-05-31 (the end of that day), 2026-05-31 18:00, or 2026-05-31T18:00:00+02:00."
+
+
+def too_long(what: str, length: int, most: int) -> str:
+    """The sentence for a text that is too long, wherever it is found out."""
+    return f"{what} is too long: {length:,} characters, at most {most:,}"
+
+
+def within(what: str, text: str, most: int) -> str:
+    """The text, or Invalid if it is longer."""
+    if len(text) > most:
+        raise Invalid(too_long(what, len(text), most))
+    return text
 
 
 def board_name(text: str) -> str:

@@ -98,13 +98,16 @@ class Intake(Rows):
     def accept(self, new: NewSubmission, now: datetime) -> Receipt:
         """Rows and events, or a refusal. The decision is valid if its basis is unchanged; otherwise it is made
         again."""
-        made = None if new.basis is None else self._one(ACCEPT, self._told(new, new.basis, now))
-        if made is None or made["submission_id"] is None:
-            made = self._accept_locked(new, now)
+        told = None if new.basis is None else self._told(new, new.basis, now)
+        made = None if told is None else self._one(ACCEPT, told)
+        if told is None or made is None or made["submission_id"] is None:
+            told, made = self._accept_locked(new, now)
         self._ring()
         return Receipt(
             submission_id=SubmissionId(made["submission_id"]),
             run_ids=tuple(RunId(n) for n in made["run_ids"]),
+            first_gpu=told["gpus"][0],
+            first_fair_at=told["fair_at"][0],
             accepted_at=now,
         )
 
@@ -113,7 +116,7 @@ class Intake(Rows):
         with suppress(KbslurmError):
             self._do(RING)
 
-    def _accept_locked(self, new: NewSubmission, now: datetime) -> DictRow:
+    def _accept_locked(self, new: NewSubmission, now: datetime) -> tuple[dict[str, Any], DictRow]:
         """Ban, pause, closing, deadline and limits are checked again under locks.
 
         The locks keep a person's own submissions, a ban and a pause apart from this. Limits, deadlines and the person's
@@ -123,9 +126,10 @@ class Intake(Rows):
         with self._pool.transaction() as connection:
             row_of(connection, LOCK_INTAKE, asked)
             for _ in range(TRIES):
-                made = row_of(connection, ACCEPT, self._told(new, self._decided(connection, new, asked, now), now))
+                told = self._told(new, self._decided(connection, new, asked, now), now)
+                made = row_of(connection, ACCEPT, told)
                 if made is not None and made["submission_id"] is not None:
-                    return made
+                    return told, made
         raise BackendTrouble("database", "what decides on a submission kept changing while it was stored")
 
     def _decided(self, connection: Connection, new: NewSubmission, asked: Mapping[str, Any], now: datetime) -> Basis:

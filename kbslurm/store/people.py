@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 from kbslurm.domain import contest
 from kbslurm.domain.access import Role
 from kbslurm.domain.run import PersonId
-from kbslurm.errors import Invalid, NotFound
+from kbslurm.errors import Invalid, NotFound, Refused
 from kbslurm.store.connect import Connection, Pool
 from kbslurm.store.events import Events
 from kbslurm.store.rows import Rows, note_event, or_now
@@ -25,6 +25,9 @@ NEWCOMER_LOCK = 4_927_308
 SERVICE = "house"
 PERSON = "id, name, role, banned_at, ban_reason, discord_id, github_id, created_at, team"
 
+# Locked, so that two owners who change each other's role at once don't leave the site without one.
+_OWNERS = "owners AS (SELECT id FROM person WHERE role = 'owner' AND banned_at IS NULL ORDER BY id FOR UPDATE)"
+_LEAVES_AN_OWNER = "(%(id)s NOT IN (SELECT id FROM owners) OR EXISTS (SELECT 1 FROM owners WHERE owners.id <> %(id)s))"
 # Providers and configurations write the address with or without a trailing slash.
 _THIS_ISSUER = "issuer IN (%(issuer)s, %(issuer)s || '/')"
 
@@ -176,13 +179,18 @@ class People(Rows):
         return [_person(one) for one in found]
 
     def set_role(self, person: PersonId, role: Role, *, by: str | None = None, now: datetime | None = None) -> Person:
-        self._change(
+        """Change their role. Refused if the site would have no owner left."""
+        done = self._change(
             "person",
-            "UPDATE person SET role = %(role)s WHERE id = %(id)s RETURNING id",
+            f"WITH {_OWNERS} UPDATE person SET role = %(role)s"
+            f" WHERE id = %(id)s AND (%(role)s = 'owner' OR {_LEAVES_AN_OWNER}) RETURNING id",
             {"id": person, "role": role},
             (by, "role", f"person:{person}", {"role": role}),
             now,
+            required=False,
         )
+        if not done:
+            self._refuse_last_owner(person, "give up that role")
         return self.get(person)
 
     def set_team(
@@ -199,20 +207,40 @@ class People(Rows):
         )
         return self.get(person)
 
-    def ban(self, person: PersonId, reason: str = "", *, by: str | None = None, now: datetime | None = None) -> Person:
+    def ban(
+        self,
+        person: PersonId,
+        reason: str = "",
+        *,
+        by: str | None = None,
+        now: datetime | None = None,
+        last_owner_too: bool = True,
+    ) -> Person:
         """Ban them: until it is lifted they are hidden from every board and no token of theirs is valid; browsers are
-        signed out for good."""
-        self._change(
+        signed out for good. Refused for the last owner unless `last_owner_too`, as for whoever runs the service."""
+        done = self._change(
             "person",
-            "WITH ended AS (UPDATE token SET revoked_at = %(now)s"
-            " WHERE person_id = %(id)s AND kind = 'web' AND revoked_at IS NULL)"
-            " UPDATE person SET banned_at = coalesce(banned_at, %(now)s), ban_reason = %(reason)s"
-            " WHERE id = %(id)s RETURNING id",
-            {"id": person, "reason": reason, "now": or_now(now)},
+            f"WITH {_OWNERS}, banned AS (UPDATE person SET banned_at = coalesce(banned_at, %(now)s),"
+            f" ban_reason = %(reason)s WHERE id = %(id)s AND (%(last_too)s OR {_LEAVES_AN_OWNER}) RETURNING id),"
+            " ended AS (UPDATE token SET revoked_at = %(now)s FROM banned"
+            " WHERE person_id = banned.id AND kind = 'web' AND revoked_at IS NULL)"
+            " SELECT id FROM banned",
+            {"id": person, "reason": reason, "now": or_now(now), "last_too": last_owner_too},
             (by, "ban", f"person:{person}", {"reason": reason}),
             now,
+            required=False,
         )
+        if not done:
+            self._refuse_last_owner(person, "be banned")
         return self.get(person)
+
+    def _refuse_last_owner(self, person: PersonId, what: str) -> None:
+        """Why nothing was changed: NotFound without such a person, else Refused."""
+        name = self.get(person).name
+        raise Refused(
+            f"{name} is the site's only owner and can't {what}",
+            hint="Make somebody else an owner first: kbslurm user role NAME owner",
+        )
 
     def unban(self, person: PersonId, *, by: str | None = None, now: datetime | None = None) -> Person:
         self._change(

@@ -19,7 +19,6 @@ from kbslurm.store.costs import Costs, sums
 from kbslurm.store.problems import Problems
 from kbslurm.store.quarantine import AVOID
 from kbslurm.store.rows import Rows, row_of
-from kbslurm.store.views import RunView
 
 BUDGET_LOCK = 4_927_309
 HISTORY = 60
@@ -181,14 +180,10 @@ class Queue(Rows):
             via=found["via"],
         )
 
-    def now(self, gpu: str, now: datetime, *, before: RunView | None = None) -> QueueNow:
-        """The state of this GPU type's queue."""
-        told = {
-            "gpu": gpu,
-            "now": now,
-            "fair_at": before.fair_at if before else None,
-            "run": before.id if before else RunId(0),
-        }
+    def now(self, gpu: str, now: datetime, *, before: tuple[RunId, datetime] | None = None) -> QueueNow:
+        """The state of this GPU type's queue, and how much of it is before a run with this virtual time."""
+        run, fair_at = before or (RunId(0), None)
+        told = {"gpu": gpu, "now": now, "fair_at": fair_at, "run": run}
         found = self._one(_QUEUE, told)
         assert found is not None
         return QueueNow(**found)

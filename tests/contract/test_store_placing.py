@@ -239,7 +239,7 @@ def test_who_waits_for_a_boards_or_a_teams_budget_alone_is_told_so(rig: Rig) -> 
     assert rig.store.leases.hold("daemon", "me", 60.0, rig.now, info={"overflow": told})
     for receipt, said in ((mine, "board's"), (others, None), (teams, "team's")):
         (run,) = rig.store.submissions.get(receipt.submission_id).runs
-        assert rig.store.queue.now("H100", rig.now, before=run).held_up == said
+        assert rig.store.queue.now("H100", rig.now, before=(run.id, run.fair_at)).held_up == said
     assert rig.store.queue.now("H100", rig.now).held_up is None
 
 

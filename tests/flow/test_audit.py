@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import psycopg
@@ -22,8 +22,11 @@ from kbslurm.api.pages.visitors import Visitors
 from kbslurm.api.sessions import SESSION
 from kbslurm.cli.commands import COMMANDS, Command, Group
 from kbslurm.cli.context import account_and_host
+from kbslurm.flow.queue import claim, free_slots
+from kbslurm.flow.score import score
 from kbslurm.store.postgres import PostgresStore
 from tests.command_line import CommandLine
+from tests.flow.puppet import Puppet, sealed_report
 from tests.flow.stage import HandClock
 from tests.flow.test_pages import judged
 from tests.popcorn.served_api import GOOD, TRANSPOSE, ServedApi, served
@@ -45,17 +48,15 @@ UNAUDITED = {
     "POST /{leaderboard}/{gpu}/{mode}": OWN,
     "POST /user/submissions/{submission_id}/cancel": "audited when it isn't one's own, in test_hosts_http",
     "DELETE /user/submissions/{submission_id}": OWN,
-    **dict.fromkeys(
-        (
-            "POST /admin/leaderboards/{leaderboard}/rejudge-apply",
-            "POST /admin/leaderboards/{leaderboard}/final",
-            "POST /admin/leaderboards/{leaderboard}/final-apply",
-            "POST /admin/leaderboards/{leaderboard}/final-forget",
-            "POST /admin/submissions/{submission_id}/shadow",
-        ),
-        "needs measured runs: compared with its command in test_hosts_http, and in the contract of the store",
-    ),
 }
+# Calls about runs that have been measured, in their own test.
+MEASURED = (
+    "POST /admin/leaderboards/{leaderboard}/rejudge-apply",
+    "POST /admin/leaderboards/{leaderboard}/final",
+    "POST /admin/leaderboards/{leaderboard}/final-apply",
+    "POST /admin/leaderboards/{leaderboard}/final-forget",
+    "POST /admin/submissions/{submission_id}/shadow",
+)
 # Commands without one.
 UNAUDITED_COMMANDS = {
     "submit": OWN, "cancel": "audited when it isn't one's own", "login": OWN, "logout": OWN,
@@ -190,7 +191,53 @@ def test_every_call_of_a_host_that_changes_something_is_in_the_audit_log(api: Se
             assert line != before and line.data["via"] == "discord", name
             done.add(name)
     made = {name for name in done if not name.startswith("GET")}
-    assert changing_calls(api) - {"POST /staff/{act}"} == made | set(UNAUDITED)
+    assert changing_calls(api) - {"POST /staff/{act}"} == made | set(UNAUDITED) | set(MEASURED)
+
+
+def measure_all(api: ServedApi) -> None:
+    """Every run that waits comes to its end, those of a final with its rivals' times too."""
+    while True:
+        slots = free_slots({"local": Puppet(slots={"H100": 9}).capacity()}, api.store.attempts.open())
+        attempt = claim(api.store.queue, slots, api.now)
+        if attempt is None:
+            return
+        work = api.store.attempts.work(attempt.id)
+        told: dict[str, Any] = {"score_s": 0.5, "baseline_s": 0.5, "interval_s": [0.49, 0.51]}
+        if rivals := work.problem.config.get("rivals"):
+            told["rivals"] = [0.8 for _ in cast("list[Any]", rivals)]
+        score(api.store, attempt, sealed_report(work, **told), api.now)
+
+
+def test_every_call_about_measured_runs_is_in_the_audit_log(api: ServedApi) -> None:
+    numbers = [judged(api, name) for name in ("ada", "bob")]
+    hana = api.store.people.add("hana", "staff", now=api.now)
+    token = api.store.tokens.issue(hana.id, device="laptop", now=api.now)
+    board, gpu = "/admin/leaderboards/transpose", {"gpu": "H100"}
+    acts: list[tuple[str, dict[str, Any]]] = [
+        (f"{board}/final", {**gpu, "top": 2}),
+        (f"{board}/final-forget", gpu),
+        (f"{board}/final", {**gpu, "top": 2}),
+        (f"{board}/final-apply", gpu),
+        (f"{board}/rejudge-preview", {}),
+        (f"{board}/rejudge-apply", {}),
+        (f"/admin/submissions/{numbers[0]}/shadow", {"place": "local"}),
+    ]
+    done = set()
+    with httpx.Client(base_url=api.url, timeout=120, headers={"Authorization": f"Bearer {token}"}) as http:
+        for path, sent in acts:
+            before = newest(api.store)
+            answer = http.post(path, json=sent)
+            assert answer.status_code == 200, (path, answer.text)
+            line = newest(api.store)
+            assert line != before, path
+            told = {key: line.data.get(key) for key in ("by", "via", "where")}
+            assert told == {"by": "hana", "via": "api", "where": "127.0.0.1"}, path
+            done.add(f"POST {path}")
+            measure_all(api)
+    shown = {
+        path.replace("transpose", "{leaderboard}").replace(f"/{numbers[0]}/", "/{submission_id}/") for path in done
+    }
+    assert shown == {*MEASURED, "POST /admin/leaderboards/{leaderboard}/rejudge-preview"}
 
 
 def changing_calls(api: ServedApi) -> set[str]:
@@ -211,7 +258,12 @@ def test_every_form_of_the_staff_page_is_in_the_audit_log(api: ServedApi, act: s
     class Browser:
         cookies: Mapping[str, str] = {SESSION: session}
 
-    form = {"csrf": Visitors(api.context).csrf(Browser()), "person": "ada", "submission": str(number)}  # type: ignore[arg-type]
+    form = {
+        "csrf": Visitors(api.context).csrf(Browser()),  # type: ignore[arg-type]
+        "person": "ada",
+        "submission": str(number),
+        "confirmed": "yes",
+    }
     with httpx.Client(base_url=api.url, timeout=60, cookies={SESSION: session}) as http:
         assert http.post(f"/staff/{act}", data=form).status_code == 303
         line = newest(api.store)

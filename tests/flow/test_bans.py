@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from kbslurm.api import identity
 from kbslurm.api.sessions import SESSION
 from kbslurm.errors import Invalid
 from kbslurm.store.views import Person
+from tests.command_line import CommandLine
 from tests.flow.stage import HandClock
+from tests.flow.test_pages import csrf
 from tests.popcorn.served_api import ADMIN, GOOD, ServedApi, served
 
 HTML = {"Accept": "text/html"}
@@ -247,3 +250,44 @@ def test_the_feed_tells_nobody_of_their_own_ban_however_late_it_comes(
     reading.join(PATIENCE_S)
     assert not reading.is_alive()
     assert f'"person:{hana.person.id}"' not in "\n".join(lines)
+
+
+def test_the_last_owner_stays_one(api: ServedApi, http: httpx.Client, database_url: str, tmp_path: Path) -> None:
+    olga = Account(api, "olga", "owner")
+    kbslurm = CommandLine(cwd=tmp_path, env={"DATABASE_URL": database_url})
+    only = "olga is the site's only owner and can't give up that role"
+    answer = http.put("/admin/users/olga/role", json={"role": "participant"}, headers=olga.as_host)
+    assert (answer.status_code, only in answer.json()["detail"]) == (403, True), answer.text
+    told = kbslurm("user", "role", "olga", "staff")
+    assert (told.code, only in told.err, "kbslurm user role NAME owner" in told.err) == (5, True, True), told.err
+    told = kbslurm("user", "ban", "olga", "--as", "olga")
+    assert (told.code, "you can't ban yourself" in told.err) == (5, True), told.err
+    form = {"csrf": csrf(http.get("/staff", headers=olga.browser).text), "person": "olga", "confirmed": "yes"}
+    assert http.post("/staff/ban", data=form, headers=olga.browser).status_code == 403
+    assert api.store.people.get(olga.person.id) == olga.person
+
+    pia = Account(api, "pia", "owner")
+    api.store.people.ban(pia.person.id, now=api.now)
+    answer = http.put("/admin/users/olga/role", json={"role": "staff"}, headers=olga.as_host)
+    assert answer.status_code == 403, "an owner who is banned is none"
+    api.store.people.unban(pia.person.id, now=api.now)
+    assert http.put("/admin/users/olga/role", json={"role": "staff"}, headers=olga.as_host).status_code == 200
+    assert http.put("/admin/users/pia/role", json={"role": "owner"}, headers=pia.as_host).status_code == 200
+
+
+@pytest.mark.parametrize("act", ["role", "ban"])
+def test_two_owners_who_remove_each_other_at_once_leave_one(api: ServedApi, http: httpx.Client, act: str) -> None:
+    for n in range(8):
+        one, other = Account(api, f"one{n}", "owner"), Account(api, f"other{n}", "owner")
+
+        def removed(by: Account, whom: Account) -> int:
+            path, body = f"/admin/users/{whom.person.name}/role", {"role": "staff"}
+            if act == "ban":
+                return http.post(f"/admin/ban/{whom.person.name}", headers=by.as_host).status_code
+            return http.put(path, json=body, headers=by.as_host).status_code
+
+        with ThreadPoolExecutor(2) as both:
+            codes = list(both.map(removed, (one, other), (other, one)))
+        left = [who for who in api.store.people.all() if who.role == "owner" and who.banned_at is None]
+        assert len(left) == 1, (codes, left)
+        api.store.people.ban(left[0].id, now=api.now)

@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 
 from kbslurm.api.listener import EventListener
+from kbslurm.api.pages.board_views import BoardViews, Found, Place
 from kbslurm.api.pages.drawn_boards import DrawnBoards
 from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import NotFound
@@ -382,6 +384,25 @@ def test_a_lost_wake_up_costs_a_heartbeat_and_nothing_else(api: ServedApi, monke
     with browsing(api) as anybody, Open.of(anybody, live(anybody)) as page:
         judged(api, "grace")
         page.until(lambda: any("grace" in html for html in page.named("standings")))
+
+
+@pytest.mark.parametrize("error", [psycopg.OperationalError("server closed the connection"), ValueError("odd")])
+def test_a_look_that_fails_ends_nobodys_news(api: ServedApi, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    now, failed = BoardViews.now, 0
+
+    async def failing(views: BoardViews, place: Place) -> Found:
+        nonlocal failed
+        failed += 1
+        if failed <= 2:
+            raise error
+        return await now(views, place)
+
+    monkeypatch.setattr("kbslurm.api.pages.board_news.PULSE_S", 0.2)
+    monkeypatch.setattr(BoardViews, "now", failing)
+    with browsing(api) as anybody, Open.of(anybody, live(anybody)) as page:
+        judged(api, "grace")
+        page.until(lambda: any("grace" in html for html in page.named("standings")))
+    assert failed > 2
 
 
 def test_a_crowd_costs_hardly_more_than_one(api: ServedApi, monkeypatch: pytest.MonkeyPatch) -> None:

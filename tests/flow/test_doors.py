@@ -9,9 +9,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -28,8 +30,11 @@ from kbslurm.api.context import HOSTS_TURNS, THREADS
 from kbslurm.api.door import Door
 from kbslurm.api.server import Serving
 from kbslurm.api.sessions import SESSION
+from kbslurm.api.turns import Turns, Whose
 from kbslurm.config import settings
 from kbslurm.errors import Misconfigured
+from kbslurm.store.submissions import Submissions
+from kbslurm.store.tokens import Tokens
 from tests.flow.stage import overheard
 from tests.popcorn.client import ClientDied
 from tests.popcorn.served_api import ADMIN, GOOD, ServedApi, served
@@ -323,6 +328,59 @@ def test_made_up_tokens_take_neither_the_hosts_places_nor_more_turns_than_one_pe
 
 
 # ------------------------------------------------------------------------------------------------------ foreign Host
+
+
+def test_streams_look_at_the_database_in_their_readers_turn(api: ServedApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_turn: ContextVar[bool] = ContextVar("in_turn", default=False)
+    turn, looks = Turns.turn, Counter[tuple[str, bool]]()
+
+    @asynccontextmanager
+    async def taken(turns: Turns, whose: Whose) -> AsyncIterator[None]:
+        async with turn(turns, whose):
+            before = in_turn.set(True)
+            try:
+                yield
+            finally:
+                in_turn.reset(before)
+
+    def counted(of: type, name: str) -> None:
+        call = getattr(of, name)
+
+        def looked(*given: Any, **more: Any) -> Any:
+            looks[name, in_turn.get()] += 1
+            return call(*given, **more)
+
+        monkeypatch.setattr(of, name, looked)
+
+    def until(name: str, count: int) -> None:
+        ends = time.monotonic() + WAIT_S
+        while looks[name, True] + looks[name, False] < count:
+            assert time.monotonic() < ends, (name, looks)
+            time.sleep(0.05)
+
+    ada, hana = api.client("ada"), api.store.people.add("hana", "staff", now=api.now)
+    monkeypatch.setattr("kbslurm.api.pages.live.STAFF_S", 0.05)
+    monkeypatch.setattr("kbslurm.api.pages.live.PROGRESS_S", 0.1)
+    number = ada.submit("transpose", "H100", "test", "k.py", GOOD)
+    person = api.store.people.find("ada")
+    assert person is not None
+    sessions = {who: api.store.tokens.issue(who.id, kind="web", now=api.now) for who in (person, hana)}
+    token = api.store.tokens.issue(hana.id, device="laptop", now=api.now)
+    monkeypatch.setattr(Turns, "turn", taken)
+    counted(Submissions, "get")
+    counted(Tokens, "person_of")
+    for path, headers, name in (
+        (f"/live/-/s/{number}", {"Cookie": f"{SESSION}={sessions[person]}"}, "get"),
+        ("/live/-/staff", {"Cookie": f"{SESSION}={sessions[hana]}"}, "person_of"),
+        ("/events?since_token=now", {"Authorization": f"Bearer {token}"}, "person_of"),
+    ):
+        looks.clear()
+        with httpx.stream("GET", api.url + path, headers=headers, timeout=WAIT_S) as answer:
+            assert answer.status_code == 200, path
+            for _ in range(2):
+                api.store.events.audit("host", "waved", "nobody", now=api.now)
+                until(name, looks[name, True] + looks[name, False] + 1)
+        assert looks[name, True] and not looks[name, False], (path, looks)
 
 
 def test_a_foreign_host_is_refused_before_anything_is_built_from_it(database_url: str, tmp_path: Path) -> None:

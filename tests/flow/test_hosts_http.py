@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
+import httpx
 import pytest
 
 from kbslurm import wiring
@@ -322,6 +323,21 @@ ODD: Sequence[tuple[str, ...]] = [
     ("board", "edit", "transpose", "--description", "half", "--zone", "Bogus"),
     ("board", "edit", "transpose", "--description", "half", "--zone", ""),
     ("board", "edit", "transpose", "--reopen", "--deadline", "never", "--zone", "Bogus"),
+    ("board", "create", "fresh", "--problem", "transpose", "--gpus", "H100", "--deadline", ""),
+    ("board", "create", "fresh", "--problem", "transpose", "--gpus", "H100", "--deadline", " "),
+    ("board", "create", "fresh", "--problem", "transpose", "--gpus", ""),
+    ("board", "create", "fresh", "--problem", "transpose", "--gpus", ","),
+    ("board", "create", "fresh", "--problem", "transpose", "--gpus", "H100", "--visibility", ""),
+    ("board", "create", "fresh", "--problem", "transpose", "--gpus", "H100", "--as", ""),
+    ("board", "create", "fresh", "--problem", ""),
+    ("board", "edit", "transpose", "--gpus", ""),
+    ("board", "edit", "transpose", "--deadline", ""),
+    ("board", "extend", "transpose", "", "2099-01-01"),
+    ("limit", "rate", "transpose", "test", ""),
+    ("problem", "show", ""),
+    ("user", "ban", "bob", "--as", ""),
+    ("user", "team", "bob", ""),
+    ("stats", ""),
 ]
 
 
@@ -344,10 +360,79 @@ def test_what_makes_no_sense_is_refused_both_ways_and_changes_nothing(
                 if told.code != 2 or error.get("message") in ("Not Found", "Method Not Allowed"):
                     wrong.append((way, *words, told.code, error.get("message")))
                 after = len(side.store.events.audit_log(limit=500)), side.store.boards.get("transpose")
-                if after != before:
+                if after != before or side.store.boards.find("fresh") is not None:
                     wrong.append((way, *words, "changed something"))
                     before = after
+        service = both[1]
+        token = {"Authorization": f"Bearer {service.kbslurm.env['KBSLURM_TOKEN']}"}
+        body = {"name": "fresh", "problem": "transpose", "gpus": ["H100"]}
+        with httpx.Client(base_url=service.kbslurm.env["KBSLURM_URL"], headers=token, timeout=60) as http:
+            for more in ({"deadline": ""}, {"gpus": [""]}, {"zone": ""}):
+                answer = http.post("/admin/leaderboards/of-problem", json={**body, **more})
+                assert (answer.status_code, service.store.boards.find("fresh")) == (400, None), answer.text
     assert not wrong, "\n".join(map(str, wrong))
+
+
+SAID_ALIKE: Sequence[tuple[str, ...]] = [
+    ("stats", "nothing"),
+    ("stats", "x" * 65),
+    ("board", "close", "nothing"),
+    ("board", "close", "x" * 65),
+    ("board", "create", "x" * 65, "--problem", "transpose"),
+    ("board", "create", "long", "--problem", "transpose", "--description", "x" * 4001),
+    ("board", "create", "long", "--problem", "transpose", "--gpus", "x" * 65),
+    ("board", "edit", "transpose", "--description", "x" * 4001),
+    ("board", "edit", "transpose", "--deadline", "9" * 65),
+    ("board", "edit", "transpose", "--zone", "x" * 65),
+    ("board", "extend", "transpose", "bob", "9" * 65),
+    ("user", "add", "x" * 201),
+    ("user", "add", "x" * 65),
+    ("user", "role", "x" * 101, "staff"),
+    ("user", "role", "nobody", "staff"),
+    ("user", "role", "ada", "participant"),
+    ("user", "team", "bob", "x" * 201),
+    ("user", "ban", "bob", "--reason", "x" * 201),
+    ("user", "link", "bob", "--account", "x" * 301),
+    ("user", "token", "issue", "bob", "--device", "x" * 201),
+    ("problem", "show", "nothing"),
+]
+
+
+def test_a_refusal_has_one_wording_and_one_kind_both_ways_and_long_texts_are_refused(
+    database_url: str, new_database_url: Callable[[], str], tmp_path: Path
+) -> None:
+    from kbslurm.store import migrate
+
+    other = new_database_url()
+    migrate.upgrade(other)
+    with sides(other, database_url, tmp_path) as (near, far):
+        for words in SAID_ALIKE:
+            one, two = (side.kbslurm(*words, "--json") for side in (near, far))
+            errors = [told.json()["error"] for told in (one, two)]
+            assert one.code == two.code != 0, (words, one.out, two.out)
+            assert errors[0]["kind"] == errors[1]["kind"], (words, errors)
+            assert errors[1]["message"].startswith(errors[0]["message"]), (words, errors)
+        for side in (near, far):
+            assert "transpose" in side.kbslurm("stats", "nothing").err, "the known ones"
+            assert side.store.people.find("bob").banned_at is None  # type: ignore[union-attr]
+
+
+def test_a_name_is_the_services_problem_and_a_path_has_a_slash(database_url: str, tmp_path: Path) -> None:
+    with served(database_url, tmp_path / "service") as api:
+        home = tmp_path / "home"
+        shutil.copytree(TRANSPOSE, home / "transpose")
+        task = home / "transpose" / "task.yml"
+        task.write_text(task.read_text().replace("Transpose a greyscale", "Another: transpose a greyscale"))
+        token = api.store.tokens.issue(api.store.people.add("sam", "staff").id, now=api.now)
+        kbslurm = CommandLine(cwd=home, env={"KBSLURM_URL": api.url, "KBSLURM_TOKEN": token})
+        theirs, ours = (kbslurm("problem", "show", name, "--json") for name in ("transpose", "./transpose"))
+        assert (theirs.code, ours.code) == (0, 0), (theirs.err, ours.err)
+        assert not theirs.json()["description"].startswith("Another") and ours.json()["description"].startswith(
+            "Another"
+        )
+        (home / "other").mkdir()
+        told = kbslurm("problem", "show", "other")
+        assert told.code == 2 and "kbslurm problem show ./other" in told.err, told.err
 
 
 def test_rights_that_are_an_owners_to_give(database_url: str, tmp_path: Path) -> None:

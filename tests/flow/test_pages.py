@@ -365,9 +365,10 @@ def test_staff_act_by_forms_of_their_session_only(api: ServedApi) -> None:
         ada = store.people.ensure("ada")
         waiting = accept(store.intake, ada.id, "transpose", "k.py", GOOD, "test", ["H100"], api.now).submission_id
         assert act("cancel", submission="x") == 400 and act("dance") == 404
-        assert act("cancel", submission=str(waiting)) == 303 and store.submissions.get(waiting).is_done
-        assert act("ban", person="hana") == 403
-        assert act("ban", person="eve", reason="cheats") == 303
+        assert act("cancel", submission=str(waiting), confirmed="yes") == 303
+        assert store.submissions.get(waiting).is_done
+        assert act("ban", person="hana") == 403 and act("ban", person="hana", confirmed="yes") == 403
+        assert act("ban", person="eve", reason="cheats", confirmed="yes") == 303
         assert eve.get("/me").status_code == 303, "who is banned is signed on no more"
         assert act("unban", person="eve") == 303
         text = hana.get("/staff").text
@@ -375,6 +376,35 @@ def test_staff_act_by_forms_of_their_session_only(api: ServedApi) -> None:
         secret = hana.cookies[SESSION]
         assert hana.post("/logout", data={"csrf": mine}).status_code == 303
         assert store.tokens.person_of(secret, now=api.now) is None
+
+
+def test_cancelling_and_banning_are_asked_about_first(api: ServedApi) -> None:
+    store = api.store
+    ada = store.people.ensure("ada")
+    waiting = accept(store.intake, ada.id, "transpose", "k.py", GOOD, "test", ["H100"], api.now).submission_id
+    with browsing(api, "hana", "staff") as hana, browsing(api, "eve <b>") as eve:
+        for act, form, told in (
+            (
+                "cancel",
+                {"submission": str(waiting)},
+                (f"Cancel submission {waiting}?", "k.py by ada on transpose: 1 open"),
+            ),
+            ("ban", {"person": "EVE <b>", "reason": "cheats"}, ("Ban eve &lt;b&gt;?", "told this reason: cheats")),
+        ):
+            before = store.events.audit_log(limit=50)
+            sent = {"csrf": csrf(hana.get("/staff").text), **form}
+            asked = hana.post(f"/staff/{act}", data=sent)
+            assert asked.status_code == 200 and all(line in asked.text for line in told), asked.text
+            assert store.events.audit_log(limit=50) == before, "nothing is done yet"
+            assert not store.submissions.get(waiting).is_done or act == "ban"
+            fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', asked.text))
+            assert hana.post(f"/staff/{act}", data={**fields, "csrf": "0" * 64}).status_code == 403
+            assert hana.post(f"/staff/{act}", data=fields).status_code == 303
+            assert store.events.audit_log(limit=50) != before
+        assert store.submissions.get(waiting).is_done and eve.get("/me").status_code == 303
+        sent = {"csrf": csrf(hana.get("/staff").text)}
+        assert hana.post("/staff/cancel", data={**sent, "submission": "999"}).status_code == 404
+        assert hana.post("/staff/ban", data={**sent, "person": "nobody"}).status_code == 404
 
 
 def test_signing_on_wants_a_good_token_and_leads_nowhere_else(api: ServedApi) -> None:

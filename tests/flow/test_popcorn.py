@@ -22,6 +22,7 @@ from kbslurm.contract.people import PersonTold
 from kbslurm.contract.queue import RunnerQueue
 from kbslurm.contract.rankings import Standing
 from kbslurm.contract.submissions import HostsSubmissionTold, Submission, SubmissionSummary
+from kbslurm.store.submissions import Submissions
 from tests import databases
 from tests.popcorn.client import ClientDied, Popcorn
 from tests.popcorn.served_api import GOOD, WRONG, ServedApi, served, working
@@ -246,6 +247,18 @@ def test_a_poll_in_the_queue_says_place_and_queue(api: ServedApi) -> None:
     assert client.call("GET", "/runner_queue/GH9000").good()["status"] == "unavailable"
     for number in numbers:
         client.delete(number)
+
+
+def test_the_answer_to_a_submission_says_its_place_and_reads_nothing_again(
+    api: ServedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = api.client("lea")
+    monkeypatch.setattr(Submissions, "get", lambda *_: pytest.fail("what was just stored is read again"))
+    sent = [client.upload(f"/submission/transpose/{gpu}/test", "k.py", GOOD) for gpu in ("h100", "H100")]
+    queues = [answer.good()["runner_queue"] for answer in sent]
+    assert [(one["gpu"], one["queued_jobs"], one["place"]) for one in queues] == [("H100", 1, 1), ("H100", 2, 2)]
+    for one in queues:
+        RunnerQueue.model_validate(one)
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,9 @@ class BoardActs(HostActs):
         confirm: bool = True,
     ) -> Mapping[str, Any]:
         """Create a board on a problem that comes along, or on the newest version of the one with that name."""
-        known = contest.board_name(name)
-        closes = contest.coming_deadline(deadline, zone, self.now) if deadline else None
+        known = contest.board_name(contest.within("name", name, contest.NAME_CAP))
+        check_texts(description, gpus, deadline, zone)
+        closes = None if deadline is None else contest.coming_deadline(deadline, zone, self.now)
         if self.store.boards.find(known, counted=False) is not None:
             raise Invalid(f"there is already a board {known!r}", hint="Pick another name.")
         if (sent is None) == (problem is None):
@@ -89,6 +90,7 @@ class BoardActs(HostActs):
         """Change what is given; a deadline may also be `never`. The answer names what changed. What is wrong changes
         nothing."""
         held, store = self.held(board), self.store.boards
+        check_texts(description, gpus or (), deadline, zone)
         home = held.zone if zone is None else zone
         contest.zone(home)
         until = held.deadline_at if deadline is None else None
@@ -142,6 +144,7 @@ class BoardActs(HostActs):
     def extend(self, board: str, whom: str, until: str | None) -> Mapping[str, Any]:
         """Give one person a deadline extension; None removes it."""
         held, person = self.held(board), self.whom(whom)
+        check_texts(None, (), None, None, until=until)
         at = contest.coming_deadline(until, held.zone, self.now, what="extension") if until is not None else None
         self.store.limits.extend(held.name, person, at, by=self.by, now=self.now)
         told = {"person": person.name, "until": _iso(at), "zone": held.zone}
@@ -175,6 +178,22 @@ class BoardActs(HostActs):
     def named(board: Board) -> dict[str, Any]:
         """How an answer about a board begins."""
         return {"status": "ok", "leaderboard": board.name}
+
+
+def check_texts(
+    description: str | None,
+    gpus: Sequence[str],
+    deadline: str | None,
+    zone: str | None,
+    *,
+    until: str | None = None,
+) -> None:
+    """Invalid if one of them is longer than a board keeps; the API's models have the same limits."""
+    contest.within("description", description or "", contest.DESCRIPTION_CAP)
+    for what, text in (("deadline", deadline), ("zone", zone), ("until", until), *(("gpus", gpu) for gpu in gpus)):
+        contest.within(what, text or "", contest.NAME_CAP)
+    if len(gpus) > contest.MOST_GPUS:
+        raise Invalid(f"{len(gpus)} GPU types are too many for a board: at most {contest.MOST_GPUS}")
 
 
 def told(board: Board) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class HostActs:
 
     def held(self, name: str) -> Board:
         """The board with that name in any case, or NotFound with the existing ones."""
-        found = self.store.boards.find(name)
+        found = self.store.boards.find(contest.within("leaderboard", name, contest.NAME_CAP))
         if found is None:
             raise NotFound("board", name, known=self.store.boards.names())
         return found
@@ -71,7 +71,7 @@ class HostActs:
 
     def whom(self, text: str) -> Person:
         """The person meant by person:ID, discord:ID, github:ID, one of our numbers, else a name."""
-        provider, colon, account = text.partition(":")
+        provider, colon, account = contest.within("person", text, contest.WHOM_CAP).partition(":")
         people = self.store.people
         found: Person | None
         if colon and provider in ("discord", "github"):

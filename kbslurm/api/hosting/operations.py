@@ -32,7 +32,8 @@ class OperationActs(HostActs):
     def stats(self, board: str | None = None, *, last_day: bool = False) -> Mapping[str, Any]:
         """Counts, for one board or all."""
         since = self.now - timedelta(days=1) if last_day else None
-        return self.store.overview.stats(board=board, since=since)
+        named = None if board is None else self.held(board).name
+        return self.store.overview.stats(board=named, since=since)
 
     def usage(self, *, by: By = "board", month: str | None = None, board: str | None = None) -> Mapping[str, Any]:
         """A month's GPU-seconds and cost (UTC, like 2026-11), by board, person, team, place or run."""

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from kbslurm.api.hosting.host_acts import HostActs
-from kbslurm.domain import access
+from kbslurm.domain import access, contest
 from kbslurm.errors import Invalid, Misconfigured, NotFound
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ class PeopleActs(HostActs):
     def add_user(self, name: str, role: Role = "participant") -> Mapping[str, Any]:
         """Add a person."""
         access.check_may_give(self.person, role)
+        contest.within("name", name, contest.NOTE_CAP)
         return told(self.store.people.add(name, role, by=self.by, now=self.now))
 
     def users(self) -> Sequence[Mapping[str, Any]]:
@@ -32,7 +33,7 @@ class PeopleActs(HostActs):
         return told(self.whom(whom))
 
     def set_role(self, whom: str, role: Role) -> Mapping[str, Any]:
-        """Change a person's role."""
+        """Change a person's role. The last owner stays one."""
         person = self.whom(whom)
         access.check_may_give(self.person, role)
         access.check_may_give(self.person, person.role)
@@ -40,13 +41,16 @@ class PeopleActs(HostActs):
 
     def set_team(self, whom: str, team: str | None) -> Mapping[str, Any]:
         """Set the team that they submit for from now on, or none."""
+        contest.within("team", team or "", contest.NOTE_CAP)
         return told(self.store.people.set_team(self.whom(whom).id, team, by=self.by, now=self.now))
 
     def ban(self, whom: str, reason: str = "") -> Mapping[str, Any]:
         """Ban a person: reject their submissions and hide them from every board."""
         person = self.whom(whom)
         access.check_may_ban(self.person, person)
-        return told(self.store.people.ban(person.id, reason, by=self.by, now=self.now))
+        contest.within("reason", reason, contest.NOTE_CAP)
+        anybody = self.person is None
+        return told(self.store.people.ban(person.id, reason, by=self.by, now=self.now, last_owner_too=anybody))
 
     def unban(self, whom: str) -> Mapping[str, Any]:
         """Lift a ban."""
@@ -65,6 +69,7 @@ class PeopleActs(HostActs):
     def link_account(self, whom: str, account: str) -> Mapping[str, Any]:
         """Link an account to a person: discord:ID, github:ID, or oidc:SUBJECT of the university's provider."""
         person = self._theirs(whom)
+        contest.within("account", account, contest.ACCOUNT_CAP)
         provider, _, number = account.partition(":")
         if provider not in ("discord", "github", "oidc") or not number:
             raise Invalid(f"{account!r} isn't a valid account", hint="Write discord:ID, github:ID or oidc:SUBJECT.")
@@ -78,6 +83,7 @@ class PeopleActs(HostActs):
     def issue_token(self, whom: str, *, device: str = "", days: int | None = None) -> Mapping[str, Any]:
         """A new token for a person, told only here."""
         person = self._theirs(whom)
+        contest.within("device", device, contest.NOTE_CAP)
         expires_at = self.now + timedelta(days=days) if days else None
         issue = self.store.tokens.issue
         secret = issue(person.id, kind="cli", device=device, expires_at=expires_at, now=self.now)

@@ -14,7 +14,9 @@ from kbslurm.api.context import Context
 from kbslurm.api.listener import NEWS
 from kbslurm.api.pages.board_views import BoardViews, Found, Place
 from kbslurm.errors import KbslurmError, NotFound
+from kbslurm.observe.logs import teller
 
+tell = teller("api")
 PULSE_S = 5.0
 QUIET_S = 1.0  # an open page is sent at most one change in this time
 AT_A_TIME, PAUSE_S = 16, 0.01  # 500 readers take a third of a second, and other calls come in between
@@ -72,6 +74,10 @@ class BoardNews:
             return True
         except KbslurmError as error:
             self._context.metrics.met(error)  # the next look may do better
+            return False
+        except Exception as error:  # noqa: BLE001 - one look that failed mustn't end the news of everybody who reads this
+            self._context.metrics.met(error)
+            tell("a look at a board failed", level="error", board=place.board, error=repr(error))
             return False
         before, channel.found = channel.found, found
         return found != before

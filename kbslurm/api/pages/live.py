@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from kbslurm.api import sessions, waiting
 from kbslurm.api.context import Context
+from kbslurm.api.door import Look, look_in_turn
 from kbslurm.api.listener import BOARDS
 from kbslurm.api.pages.board_news import BoardNews, Channel
 from kbslurm.api.pages.board_views import BoardViews, Found, Place
@@ -60,7 +61,7 @@ def live_streams(
             visitors.own(visitors.who(request), submission_id)
 
         await run_in_threadpool(owned)
-        return _stream(_steps(context, histories, SubmissionId(submission_id), owned))
+        return _stream(_steps(context, look_in_turn(context, request), histories, SubmissionId(submission_id), owned))
 
     @router.get("/live/-/staff")
     async def staff(request: Request) -> StreamingResponse:
@@ -70,7 +71,7 @@ def live_streams(
             visitors.staff(visitors.who(request))
 
         await run_in_threadpool(checked)
-        return _stream(_stirs(context, checked))
+        return _stream(_stirs(context, look_in_turn(context, request), checked))
 
 
 def _stream(lines: AsyncIterator[str]) -> StreamingResponse:
@@ -78,7 +79,7 @@ def _stream(lines: AsyncIterator[str]) -> StreamingResponse:
 
 
 async def _steps(
-    context: Context, histories: waiting.Histories, number: SubmissionId, check: Check
+    context: Context, look: Look, histories: waiting.Histories, number: SubmissionId, check: Check
 ) -> AsyncIterator[str]:
     def looked() -> tuple[object, bool]:
         check()
@@ -92,7 +93,7 @@ async def _steps(
         yield ": here\n\n"
         while not context.listener.is_over:
             try:
-                now, over = await run_in_threadpool(looked)
+                now, over = await look(looked)
             except KbslurmError as error:
                 context.metrics.met(error)
                 return  # the reader reconnects
@@ -104,13 +105,13 @@ async def _steps(
             await context.listener.rest(ring, PROGRESS_S)
 
 
-async def _stirs(context: Context, check: Check) -> AsyncIterator[str]:
+async def _stirs(context: Context, look: Look, check: Check) -> AsyncIterator[str]:
     with context.listener.follow() as ring:
         yield ": here\n\n"
         while not context.listener.is_over:
             heard = await _rung(context, ring)
             try:
-                await run_in_threadpool(check)
+                await look(check)
             except KbslurmError:
                 return
             yield "event: moved\ndata: {}\n\n" if heard else ":\n\n"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -12,13 +13,27 @@ from starlette.concurrency import run_in_threadpool
 from kbslurm.api.context import Context
 from kbslurm.api.host_lookup import at_work
 from kbslurm.api.hosting.operations import audit_entry
+from kbslurm.api.pages.rendering import when
 from kbslurm.api.pages.visitors import Visitors, form_of, to_login
+from kbslurm.domain import access
 from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import Invalid, NotFound
 from kbslurm.flow.cancel import cancel
 from kbslurm.store.views import Person
 
-Acts = Mapping[str, Callable[[Person, Mapping[str, str]], None]]
+Form = Mapping[str, str]
+Acts = Mapping[str, Callable[[Person, Form], None]]
+Questions = Mapping[str, Callable[[Person, Form], "Question"]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is asked before an act that can't be undone. `form` is what confirms it, about the very thing shown."""
+
+    heading: str
+    lines: Sequence[str]
+    yes: str
+    form: Form
 
 
 def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None:
@@ -41,42 +56,84 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
             audit=[audit_entry(event) for event in context.store.events.audit_log(limit=20)],
         )
 
-    def switch(accepting: bool) -> Callable[[Person, Mapping[str, str]], None]:
-        def switched(person: Person, form: Mapping[str, str]) -> None:
+    def switch(accepting: bool) -> Callable[[Person, Form], None]:
+        def switched(person: Person, form: Form) -> None:
             at_work(context, person.name, person).set_accepting(accepting)
 
         return switched
 
-    def end(person: Person, form: Mapping[str, str]) -> None:
-        text = form.get("submission", "").strip()
-        if not (text.isascii() and text.isdecimal() and len(text) < 19):
-            raise Invalid(f"{text[:40]!r} isn't a submission number")
-        number, now = SubmissionId(int(text)), context.clock.now()
+    def end(person: Person, form: Form) -> None:
+        number, now = _number(form), context.clock.now()
         cancel(context.store.submissions, number, None, now)
         context.store.events.audit(person.name, "cancel", f"submission:{number}", now=now)
 
-    def ban(person: Person, form: Mapping[str, str]) -> None:
-        reason = form.get("reason", "").strip()[:200]
-        at_work(context, person.name, person).ban(form.get("person", "").strip()[:100], reason)
+    def ending(person: Person, form: Form) -> Question:
+        view = context.store.submissions.get(_number(form))
+        still = sum(run.ended_at is None for run in view.runs)
+        runs = f"{still} open run{'' if still == 1 else 's'} of {len(view.runs)}"
+        return Question(
+            heading=f"Cancel submission {view.id}?",
+            lines=(
+                f"{view.file_name} by {view.person} on {view.board}: {runs}.",
+                "Queued runs are cancelled now, and running jobs are killed. A cancelled run doesn't come back.",
+            ),
+            yes="Cancel its runs",
+            form={"submission": str(view.id)},
+        )
 
-    def unban(person: Person, form: Mapping[str, str]) -> None:
-        at_work(context, person.name, person).unban(form.get("person", "").strip()[:100])
+    def ban(person: Person, form: Form) -> None:
+        at_work(context, person.name, person).ban(_whom(form), _reason(form))
+
+    def banning(person: Person, form: Form) -> Question:
+        whom, reason = at_work(context, person.name, person).whom(_whom(form)), _reason(form)
+        access.check_may_ban(person, whom)
+        return Question(
+            heading=f"Ban {whom.name}?",
+            lines=(
+                f"{whom.name} is person {whom.id}, {whom.role}, since {when(whom.created_at)}.",
+                "Their tokens and sessions end at once, and they disappear from every board.",
+                f"They are told this reason: {reason}" if reason else "They are told no reason.",
+            ),
+            yes="Ban",
+            form={"person": f"person:{whom.id}", "reason": reason},
+        )
+
+    def unban(person: Person, form: Form) -> None:
+        at_work(context, person.name, person).unban(_whom(form))
 
     acts: Acts = {"pause": switch(False), "resume": switch(True), "cancel": end, "ban": ban, "unban": unban}
+    asked: Questions = {"cancel": ending, "ban": banning}
 
     @router.post("/staff/{act}")
     async def act(act: str, request: Request) -> Response:
-        """Do it as the person who is signed in; the audit log records it."""
+        """Do it as the person who is signed in, once they have confirmed it; the audit log records it."""
         form = await form_of(request)
 
-        def done() -> None:
+        def done() -> Response:
             person = visitors.staff(visitors.sender(request, form))
             if act not in acts:
                 raise NotFound("act", act, known=list(acts))
+            if act in asked and form.get("confirmed") != "yes":
+                return visitors.page(request, "confirm.html", person, act=act, asked=asked[act](person, form))
             acts[act](person, form)
+            return RedirectResponse("/staff", status_code=303)
 
-        await run_in_threadpool(done)
-        return RedirectResponse("/staff", status_code=303)
+        return await run_in_threadpool(done)
+
+
+def _number(form: Form) -> SubmissionId:
+    text = form.get("submission", "").strip()
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise Invalid(f"{text[:40]!r} isn't a submission number")
+    return SubmissionId(int(text))
+
+
+def _whom(form: Form) -> str:
+    return form.get("person", "").strip()[:100]
+
+
+def _reason(form: Form) -> str:
+    return form.get("reason", "").strip()[:200]
 
 
 def _places(info: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -10,14 +10,14 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from kbslurm.api import identity
 from kbslurm.api.answers import answers
 from kbslurm.api.context import Context
-from kbslurm.api.door import Door
+from kbslurm.api.door import Door, Look, look_in_turn
 from kbslurm.api.identity import Sender
 from kbslurm.api.metrics import MEDIA_TYPE
 from kbslurm.contract.feed import FeedLine
@@ -44,6 +44,7 @@ def routes(context: Context) -> APIRouter:
         },
     )
     async def events(
+        request: Request,
         sender: Sender,
         since_token: Annotated[
             str | None, Query(max_length=32, description="The last line's token; `now`: only new events.")
@@ -53,7 +54,7 @@ def routes(context: Context) -> APIRouter:
         """Every event after the token, then new ones as they happen."""
         await run_in_threadpool(identity.service, context, sender)
         after = await run_in_threadpool(announce.place_of, context.store.events, since_token)
-        lines = _lines(context, sender, after, stream)
+        lines = _lines(context, look_in_turn(context, request), sender, after, stream)
         return StreamingResponse(lines, media_type="application/x-ndjson", headers={"X-Accel-Buffering": "no"})
 
     @router.get(
@@ -72,7 +73,7 @@ def routes(context: Context) -> APIRouter:
     return router
 
 
-async def _lines(context: Context, sender: Sender, after: EventId, stream: bool) -> AsyncIterator[str]:
+async def _lines(context: Context, look: Look, sender: Sender, after: EventId, stream: bool) -> AsyncIterator[str]:
     def looked() -> Sequence[Event]:
         found = announce.next_events(context.store.events, after)
         identity.service(context, sender)  # asked after that: whoever may no longer read gets not even the news of it
@@ -83,7 +84,7 @@ async def _lines(context: Context, sender: Sender, after: EventId, stream: bool)
         yield "\n"
         while True:
             try:
-                found = await run_in_threadpool(looked)
+                found = await look(looked)
             except Unauthenticated:
                 return
             except KbslurmError as error:

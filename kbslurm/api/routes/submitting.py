@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal, cast, get_args
 
 from fastapi import APIRouter, Path, Query, Request
@@ -13,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from kbslurm.api import identity, popcorn_submission, upload, waiting
 from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.context import Context
-from kbslurm.api.door import Door
+from kbslurm.api.door import Door, Look, look_in_turn
 from kbslurm.api.identity import Given, Sender
 from kbslurm.api.parameters import Gpu, Name
 from kbslurm.api.refusals import public_sentence, sentence
@@ -104,7 +105,9 @@ def routes(context: Context, histories: waiting.Histories) -> APIRouter:
     ) -> StreamingResponse:
         """Submit a file and follow it. Disconnecting doesn't lose the run."""
         told = await taken(leaderboard, gpu, mode, request, sender)
-        stream = followed(context, histories, sender, SubmissionId(told["details"]["id"]))
+        stream = followed(
+            context, look_in_turn(context, request), histories, sender, SubmissionId(told["details"]["id"])
+        )
         return StreamingResponse(_as_text(stream), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     return router
@@ -135,13 +138,10 @@ def _accepted(
         on=place,
         offers=context.offers,
     )
-    view = context.store.submissions.get(receipt.submission_id)
-    queue = waiting.of_submission(context, histories, view)
-    queue = queue or waiting.runner_queue(context, histories, view.runs[0].gpu)
     return {
         "status": "accepted",
         "details": {"id": receipt.submission_id, "job_status_id": receipt.run_ids[0]},
-        "runner_queue": queue,
+        "runner_queue": waiting.of_receipt(context, histories, receipt),
     }
 
 
@@ -153,7 +153,7 @@ def mode_named(text: str) -> Mode:
 
 
 async def followed(
-    context: Context, histories: waiting.Histories, sender: Given, submission: SubmissionId
+    context: Context, in_turn: Look, histories: waiting.Histories, sender: Given, submission: SubmissionId
 ) -> AsyncIterator[Frame]:
     """A submission as frames: a status immediately, at every change and at least every `HEARTBEAT_S`, then the
     result; for as long as its sender may see it."""
@@ -166,7 +166,7 @@ async def followed(
     with context.listener.follow(submission) as ring:
         while True:
             try:
-                view, queue = await run_in_threadpool(look)
+                view, queue = await in_turn(look)
             except NotFound as error:
                 yield _failed(error.message, 404)
                 return
@@ -182,7 +182,7 @@ async def followed(
                 yield _failed("it was cancelled", 404)
                 return
             if view.is_done:
-                yield await run_in_threadpool(ended, context, view)
+                yield await in_turn(partial(ended, context, view))
                 return
             if context.listener.is_over:
                 yield _failed(f"the server is being restarted; submission {submission} goes on, check it later", 503)

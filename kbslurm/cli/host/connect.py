@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
-from kbslurm.cli.acting import acting_name, known_person
+from kbslurm.cli.acting import known_person
 from kbslurm.cli.competitor.connect import check_identified, is_near
 from kbslurm.cli.context import configuration, opened_store, own_name
+from kbslurm.cli.lookup import person_named
 from kbslurm.cli.service_in_use import InUse, in_use
 from kbslurm.errors import Unauthenticated, Unnamed
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 @contextmanager
 def host(as_: str | None = None, *, creates: bool = False) -> Iterator[Hosts]:
-    """The hosts' acts. `as_`: in the name of this person, in the database only; `creates`: what is made is theirs."""
+    """The hosts' acts. `as_`: in the name and with the rights of this person, in the database only; `creates`: what is
+    made is theirs."""
     found = in_use()
     if found is not None:
         check_identified(found, as_)
@@ -33,11 +35,12 @@ def host(as_: str | None = None, *, creates: bool = False) -> Iterator[Hosts]:
 
     with opened_store() as store:
         maker = known_person(store, as_) if creates else None
+        named = person_named(store, as_) if as_ is not None and not creates else None
         yield Hosting(
             store=store,
             config=configuration(),
-            by=own_name() if creates else acting_name(store, as_),
-            person=None,
+            by=own_name() if named is None else named.name,
+            person=named,
             creator=maker.id if maker is not None else None,
             now=datetime.now(UTC),
         )

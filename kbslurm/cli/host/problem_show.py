@@ -12,21 +12,27 @@ from kbslurm.cli.arguments import Json
 from kbslurm.cli.host.connect import host
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.problem import print_problem
-from kbslurm.errors import EXIT_OK
+from kbslurm.errors import EXIT_OK, NotFound
 
 
 def problem_show(
-    name: Annotated[str, typer.Argument(help="The problem's name, or its directory.")], as_json: Json = False
+    name: Annotated[str, typer.Argument(help="The problem's name, or its directory with a slash: ./NAME.")],
+    as_json: Json = False,
 ) -> int:
     """Show a problem: its task, how it is judged, and its limits. Hidden cases are counted, not shown."""
     from kbslurm.api.hosting.problems import shown
     from kbslurm.problems import loading
 
-    if Path(name).exists():
+    if "/" in name or name in (".", ".."):
         told: Mapping[str, Any] = shown(loading.load(Path(name)))
     else:
         with host() as hosts:
-            told = hosts.problem(name)
+            try:
+                told = hosts.problem(name)
+            except NotFound as error:
+                if Path(name).exists():
+                    error.hint = f"For the one in this directory: kbslurm problem show ./{name}"
+                raise
     if as_json:
         printing.as_json(told)
         return EXIT_OK

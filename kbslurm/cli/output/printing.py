@@ -84,8 +84,7 @@ def jsonable(value: Any) -> Any:
 def error(found: KbslurmError, *, as_json: bool) -> None:
     """A kbslurm error: one sentence and what to do next."""
     if as_json:
-        kind = type(found).__name__
-        print(json.dumps({"error": {"kind": kind, "message": found.message, "hint": found.hint}}), flush=True)
+        print(json.dumps({"error": {"kind": found.kind, "message": found.message, "hint": found.hint}}), flush=True)
         return
     console = err()
     console.print(f"[bold red]error[/]: {escape(found.message)}")
