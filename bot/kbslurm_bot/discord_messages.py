@@ -11,9 +11,10 @@ import discord
 from discord.http import Route
 
 from kbslurm_bot import cards
-from kbslurm_bot.messages import Gone, NoFiles, Shelved
+from kbslurm_bot.messages import Gone, NoFiles, Shelved, Worn
 
 ARCHIVED = 50083  # a thread that must be reopened first
+WORN = 30046  # too many edits of a message that is over an hour old
 
 
 class DiscordMessages:
@@ -58,6 +59,8 @@ class DiscordMessages:
         except discord.HTTPException as error:
             if error.code == ARCHIVED:
                 raise Shelved("the thread is archived") from error
+            if error.code == WORN:
+                raise Worn("Discord takes no more edits of that message") from error
             if files and error.status in (400, 403, 413):
                 raise NoFiles(str(error)) from error
             if error.status == 403:

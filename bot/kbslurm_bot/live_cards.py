@@ -21,7 +21,7 @@ from kbslurm.client.errors import NoSuch
 from kbslurm.domain import access
 from kbslurm.observe.logs import teller
 from kbslurm_bot import cards, plot
-from kbslurm_bot.messages import Gone, Messages, NoFiles, Shelved
+from kbslurm_bot.messages import Gone, Messages, NoFiles, Shelved, Worn
 from kbslurm_bot.service import Away, Service
 from kbslurm_bot.state import Card, State
 
@@ -229,7 +229,8 @@ class LiveCards:
     async def _edited(
         self, channel: int, card: Card, sent: dict[str, Any], done: bool, pictures: Sequence[cards.Picture]
     ) -> Card:
-        """Post or edit the card. In an archived thread it is left alone until there is a result to post."""
+        """Post or edit the card. In an archived thread it is left alone until there is a result to post; where an old
+        message takes no more edits, it goes on in a fresh one."""
         assert card.message is not None
         message = card.message
         try:
@@ -237,4 +238,7 @@ class LiveCards:
         except Shelved:
             if done:
                 message = await self._board.post(channel, sent, f"kb-{card.submission}-end", pictures)
+        except Worn as error:
+            tell("a card moves to a fresh message", submission=card.submission, why=str(error))
+            message = await self._board.post(channel, sent, f"kb-{card.submission}-{message}", pictures)
         return dataclasses.replace(card, message=message, shown=cards.digest(sent))

@@ -16,6 +16,10 @@ class Shelved(Exception):
     """The message is in an archived thread, where it can't be edited, but a new message reopens the thread."""
 
 
+class Worn(Exception):
+    """Discord takes no more edits of the message, which is old and was edited often; a new message can go on."""
+
+
 class NoFiles(Exception):
     """Discord accepts the message, but not its pictures."""
 

@@ -197,6 +197,21 @@ def test_a_card_in_an_archived_thread_is_left_alone_until_there_is_an_end_to_tel
     assert sum(status == 400 for _, _, status in discord.calls) <= 2
 
 
+def test_a_card_whose_old_message_takes_no_more_edits_goes_on_in_a_fresh_one(
+    discord: Discord, api: ServedApi, tmp_path: Path
+) -> None:
+    with bot(discord, api, tmp_path) as client:
+        discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100")
+        before = card(discord, "waiting")
+        discord.worn.add(int(before["id"]))
+        judge(api, 0.5)
+        discord.wait_for(lambda: len(discord.shown()) == 2, "a fresh message")
+        assert "rank 1 of 1" in text_of(discord.shown()[1]) and "waiting" in text_of(discord.shown()[0])
+        tries = discord.met["30046"]
+        discord.wait_for(lambda: not client.state.open_cards(), "the end of the card")
+    assert 1 <= discord.met["30046"] == tries <= 5, "one edit, as often as the client itself tries it"
+
+
 def said_a_place(client: DiscordClient) -> bool:
     return any(name.startswith("said:place") for name in client.state._words)
 

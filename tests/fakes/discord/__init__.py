@@ -91,6 +91,7 @@ class Discord:
         self.permissions = NEEDED
         self.refuses_writes = False
         self.archived: set[int] = set()
+        self.worn: set[int] = set()  # messages that are over an hour old and were edited too often
         self.refuses_intents = False
         self.hidden: set[int] = set()
         self.pings: list[Json] = []
@@ -672,6 +673,11 @@ class Discord:
             return _json({"message": "Missing Permissions", "code": 50013}, 403)
         if channel in self.archived:
             return _json({"message": "Thread is archived", "code": 50083}, 400)
+        if number in self.worn:
+            self.met["30046"] += 1
+            said = "Maximum number of edits to messages older than 1 hour reached. Try again later"
+            told = {"message": said, "code": 30046, "retry_after": 0.05, "global": False}
+            return _json(told, 429, {**request[HEADERS], "Via": "1.1 google", "Retry-After": "0.05"})
         self.messages[channel][number] = {**self._message(sent, files, channel, number), "edited_timestamp": _now()}
         self.edits[number] += 1
         return _json(self.messages[channel][number], headers=request[HEADERS])
