@@ -203,8 +203,10 @@ def _ended(
     store: Results, place: Place, attempt: OpenAttempt, sighting: Sighting, notes: AttemptNotes, now: datetime
 ) -> bool:
     """It ended without a report, which may only be late. After the grace period, the kind of ending decides."""
-    first = notes.ended.setdefault(attempt.id, now)
+    first = min(notes.ended.setdefault(attempt.id, now), attempt.over_at or now)
     if attempt.cancel_at is None and now - first < timedelta(seconds=place.grace_s):
+        if attempt.over_at is None:  # the next process goes on from here
+            store.attempts.note_seen(attempt, sighting, now)
         return False
     return _end(store, place, attempt, sighting, sighting.ending or Ending.NO_REPORT, now)
 
@@ -269,6 +271,7 @@ def _note(store: Attempts, attempt: OpenAttempt, sighting: Sighting, now: dateti
         or (sighting.node is not None and sighting.node != attempt.node)
         or (running and attempt.started_at is None and sighting.started_at is not None)
         or attempt.clean_sweeps > 0
+        or attempt.over_at is not None
     )
     if is_new and store.note_seen(attempt, sighting, now):
         told = {"why": sighting.reason} if sighting.reason else {}

@@ -12,7 +12,8 @@ LIVE = "state IN ('launching', 'running')"
 OPEN_ATTEMPT = "state IN ('intent', 'ambiguous', 'submitted', 'running')"
 
 ATTEMPT_COLUMNS = """a.id, a.run_id, a.number, a.name, a.backend, a.gpu, a.state, a.handle, a.opened_at, a.deadline_at,
-    a.clean_sweeps, a.swept_at, a.seen_at, a.started_at, a.node, a.gpus, a.ranks, a.withdraw_at"""
+    a.clean_sweeps, a.swept_at, a.seen_at, a.started_at, a.node, a.gpus, a.ranks, a.withdraw_at,
+    (a.telemetry ->> 'over_at')::timestamptz AS over_at"""
 
 
 def fence(attempt: OpenAttempt) -> dict[str, Any]:
@@ -41,4 +42,5 @@ def attempt_of(row: DictRow) -> OpenAttempt:
         gpus=row["gpus"],
         ranks=row["ranks"],
         withdraw_at=row["withdraw_at"],
+        over_at=row["over_at"],
     )

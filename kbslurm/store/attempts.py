@@ -144,7 +144,7 @@ RETURNING id
 
 NOTE_WAITING = f"""
 UPDATE attempt SET seen_at = %(now)s, clean_sweeps = 0, swept_at = NULL, handle = coalesce(%(handle)s, handle),
-    submitted_at = coalesce(submitted_at, %(now)s), node = coalesce(%(node)s, node),
+    telemetry = telemetry - 'over_at', submitted_at = coalesce(submitted_at, %(now)s), node = coalesce(%(node)s, node),
     state = CASE WHEN state = 'running' THEN state ELSE 'submitted' END
 WHERE id = %(attempt)s AND number = %(number)s AND {OPEN_ATTEMPT}
 RETURNING id
@@ -161,7 +161,8 @@ WITH locked AS MATERIALIZED (
 ), noted_attempt AS (
     UPDATE attempt SET state = 'running', seen_at = %(now)s, clean_sweeps = 0, swept_at = NULL,
         handle = coalesce(%(handle)s, handle), node = coalesce(%(node)s, node),
-        submitted_at = coalesce(submitted_at, %(now)s), started_at = coalesce(%(started_at)s, started_at, %(now)s)
+        submitted_at = coalesce(submitted_at, %(now)s), started_at = coalesce(%(started_at)s, started_at, %(now)s),
+        telemetry = telemetry - 'over_at'
     FROM locked
     WHERE attempt.id = %(attempt)s AND run_id = locked.id AND number = %(number)s AND {OPEN_ATTEMPT}
     RETURNING attempt.id, number, backend, node, started_at
@@ -184,7 +185,8 @@ WHERE attempt.id = told.id AND {OPEN_ATTEMPT}
 NOTE_ENDED = f"""
 UPDATE attempt SET seen_at = %(now)s, handle = coalesce(%(handle)s, handle), node = coalesce(%(node)s, node),
     started_at = coalesce(%(started_at)s, started_at), ended_at = coalesce(%(ended_at)s, ended_at),
-    exit_code = coalesce(%(exit_code)s, exit_code), reason = %(reason)s, clean_sweeps = 0, swept_at = NULL
+    exit_code = coalesce(%(exit_code)s, exit_code), reason = %(reason)s, clean_sweeps = 0, swept_at = NULL,
+    telemetry = jsonb_build_object('over_at', %(now)s::timestamptz) || telemetry
 WHERE id = %(attempt)s AND number = %(number)s AND {OPEN_ATTEMPT}
 RETURNING id
 """
@@ -316,8 +318,8 @@ class Attempts(Rows):
         return len(self._all(PUT_OFF_DEADLINES, {"by_s": by_s}))
 
     def note_seen(self, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> bool:
-        """RUNNING advances the run; ENDED stores what was seen but leaves the attempt open; ABSENT and UNKNOWN do
-        nothing."""
+        """RUNNING advances the run; ENDED stores what was seen, and when first, but leaves the attempt open; ABSENT and
+        UNKNOWN do nothing."""
         seen = {
             "handle": sighting.handle,
             "node": sighting.node,

@@ -149,3 +149,17 @@ def test_a_job_that_is_shown_again_is_running(cluster: Cluster) -> None:
     cluster.go(180)
     assert cluster.stage.run()["state"] == "running"
     assert cluster.stage.attempt().clean_sweeps == 0
+
+
+def test_a_job_that_was_killed_is_given_up_though_no_process_ever_looks_twice(cluster: Cluster) -> None:
+    """Run by a timer, each tick is a process of its own: when it was first seen ended must outlive it."""
+    cluster.started()
+    (attempt,) = cluster.stage.store.attempts.open()
+    cluster.rig.says("squeue", f"echo '7|{attempt.name}|CANCELLED|1|2|n1|None'")
+    looks = 0
+    while cluster.stage.run()["state"] == "running" and looks < 5:
+        cluster.place, cluster.notes, looks = cluster.fresh(), AttemptNotes(), looks + 1
+        cluster.clock.go(60 - cluster.place.poll_s)
+        cluster.go(1)
+    assert cluster.stage.run()["state"] == "queued"
+    assert looks == 2, "its report may only be late, so it has the grace period"
