@@ -202,7 +202,8 @@ class LocalRunner:
         keeper = int(words["keeper"]) if "keeper" in words else None
         main = int(words["runner"]) if "runner" in words else None
         if "error" in words or main is None:
-            for pid in (keeper, main):
+            # The keeper is pid 1 of the runner's namespace: it can't end before the runner has been waited for.
+            for pid in (main, keeper):
                 if pid:
                     send_signal(pid, signal.SIGKILL)
                     with contextlib.suppress(ChildProcessError):
