@@ -159,6 +159,14 @@ class TellsPace(Protocol):
 
 
 @runtime_checkable
+class TellsLapse(Protocol):
+    """A backend behind a login that may lapse."""
+
+    def lapse(self) -> str:
+        """Why it can't be reached at all, and what to type; empty if it can, or isn't known not to be."""
+
+
+@runtime_checkable
 class Closes(Protocol):
     """A backend that holds connections or descriptors."""
 
@@ -367,6 +375,10 @@ class Events(Protocol):
 
     def wait(self, timeout_s: float) -> bool:
         """Sleep until a NOTIFY arrives or the timeout passes. Only a hint: nothing depends on any message arriving."""
+
+
+# The daemon's work is done either by the holder of the lease `daemon` or, until this row expires, by a timer.
+TICKS = "ticks"
 
 
 class Leases(Protocol):

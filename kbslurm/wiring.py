@@ -182,6 +182,15 @@ def short_of_memory(config: Config, problem: Problem, gpus: Sequence[str]) -> Ma
     return found
 
 
+def check_slots(config: Config) -> None:
+    """Refuse a configuration in which nothing could ever run."""
+    if not slots(config):
+        raise Misconfigured(
+            "no backend is configured, so nothing could run",
+            fix="List sites in kbslurm.toml ([sites] use), or add: [daemon.local] slots = { H100 = 1 }.",
+        )
+
+
 def offers(config: Config) -> tuple[Offer, ...]:
     """The places that a test run may be pinned to, in the order of `places`. Needs no secrets and makes no calls."""
     found = [

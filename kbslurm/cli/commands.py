@@ -236,6 +236,10 @@ COMMANDS: Mapping[str, Command | Group] = {
         "operator.status:status", "Show the queue by GPU type, backends, daemon, database, and what needs attention."
     ),
     "submit": Command("competitor.submit:submit", "Submit a kernel."),
+    "tick": Command(
+        "operator.tick:tick",
+        "Do the daemon's work once and exit: for cron, scrontab or a timer, instead of kbslurm up.",
+    ),
     "triage": Command("host.triage:triage", "Scan submissions with kernelguard: flags with evidence, never a verdict."),
     "try": Command("competitor.try_:try_", "Judge one file on this machine, as the competition would."),
     "up": Command("operator.up:up", "Run the daemon, the API and, if DISCORD_TOKEN is set, the bot."),

@@ -194,6 +194,12 @@ class _SiteParser:
             self.wrong(("template",), f"{site.template!r} isn't a template file name", "It must end in .sbatch.j2.")
         if site.submit.via == "ssh" and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", site.submit.host):
             self.wrong(("submit", "host"), "submission by ssh needs a host", 'Add host = "login.example.edu".')
+        if site.submit.by_hand and not (site.submit.via == "ssh" and site.submit.control_path):
+            self.wrong(
+                ("submit", "by_hand"),
+                'a connection that is opened by hand is found by its control_path, with via = "ssh"',
+                'Add control_path = "/run/user/1000/kb-%C".',
+            )
         if site.submit.host.startswith("-") or site.submit.user.startswith("-"):
             self.wrong(("submit",), "begins with a dash", "Write plain host and user names.")
         self._check_isolation(site, raw)

@@ -28,7 +28,7 @@ from kbslurm.flow.place import Place
 from kbslurm.flow.sweep import give_back, is_wanted_back, sweep, unsettled
 from kbslurm.observe.logs import teller
 from kbslurm.observe.metrics import Metrics
-from kbslurm.ports import Clock, Closes, PrunesFiles, RingsDoorbell, Store, TellsPace
+from kbslurm.ports import Clock, Closes, PrunesFiles, RingsDoorbell, Store, TellsLapse, TellsPace
 
 tell = teller("daemon")
 
@@ -169,7 +169,9 @@ class Lane:
         backend = self.place.backend
         return {
             "troubles": self.troubles,
+            "in_vain": self.in_vain,
             "why": self.why if self.troubles else "",
+            "lapse": backend.lapse() if isinstance(backend, TellsLapse) else "",
             "pace": dataclasses.asdict(backend.pace_report()) if isinstance(backend, TellsPace) else None,
             "slots": dict(self.place.backend.capacity()),
             "widest": dict(self.place.widest),
@@ -201,6 +203,11 @@ class Lane:
         self.notes, self.rung, self.troubles, self.in_vain = AttemptNotes(), True, 0, 0
         self.foresee, self.foreseen, self.shut = (), {}, {}
         self.ready_at = self.poll_at = self.sweep_at = NEVER
+
+    def go_on_from(self, told: Mapping[str, Any]) -> None:
+        """Count failures in a row on from what an earlier process told."""
+        self.troubles, self.in_vain = int(told.get("troubles", 0)), int(told.get("in_vain", 0))
+        self.why = str(told.get("why", ""))
 
     def close(self, within_s: float) -> None:
         """Let it finish what it is doing, for at most this long."""

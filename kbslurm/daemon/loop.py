@@ -58,6 +58,7 @@ class Daemon:
         holder: str | None = None,
         steady: Callable[[], float] | None = None,
         rules: Rules | None = None,
+        before: Mapping[str, Any] | None = None,
     ) -> None:
         self.store, self.clock, self.timing = store, clock or WallClock(), timing or Timing()
         # A monotonic clock that doesn't count sleep; without it, a test's own clock is trusted.
@@ -80,11 +81,12 @@ class Daemon:
         }
         rules = rules or Rules(overflow=Overflow(when="when_down"))
         self.placement = PlacementStep(store, self.lanes, rules, self.timing)
+        self._before = before or {}
         self.leading: bool | None = None
         self._renew_at = self._count_at = self._late_at = self._known_at = self._tend_at = self._forget_at = NEVER
         self._untended = False
         self._unknown_places: set[str] = set()
-        self._troubles = 0
+        self._troubles, self._began = 0, False
         self._over = threading.Event()
 
     def run(self, stop: threading.Event, *, once: bool = False) -> None:
@@ -101,6 +103,35 @@ class Daemon:
         finally:
             self._close(listener)
 
+    def visit(self, stop: threading.Event, *, for_s: float, stay: bool) -> bool:
+        """Do what is due, wait for it, and end: at the latest after `for_s`, and with `stay` not before. False, with
+        nothing done, if another daemon leads. Unlike `run`, it raises what goes wrong with the database."""
+        listener = threading.Thread(target=self._listen, name="events", daemon=True)
+        listener.start()
+        until = time.monotonic() + for_s
+        try:
+            while not stop.is_set() and (left_s := until - time.monotonic()) > 0:
+                _, calm_s = self.tick()
+                if not self.leading:
+                    return False
+                if not (stay or calm_s <= 0 or self._began or self.busy()):
+                    break
+                self._rest(min(calm_s, left_s), stop)
+            return True
+        finally:
+            self._close(listener)
+
+    def busy(self) -> list[str]:
+        """The places with a call in progress."""
+        return [name for name, lane in self.lanes.items() if lane.busy]
+
+    def told(self) -> dict[str, Any]:
+        """What `kbslurm status` shows about this process: each place's health, and the rest of its call budget."""
+        return {
+            "places": {name: lane.told() for name, lane in self.lanes.items()},
+            "overflow": self.placement.told(),
+        }
+
     def tick(self) -> tuple[int, float]:
         """Go through the database once; returns how many attempts are open, and how long until there is more to do."""
         now = self.clock.now()
@@ -116,13 +147,14 @@ class Daemon:
         self._tend(now)
         attempts = self.placement.before_claims(resting, attempts, now)
         claimed = self._claim([lane.place for lane in resting.values()], attempts, now)
-        dead = self._lately_dead(now)
+        dead, self._began = self._lately_dead(now), False
         for name, lane in resting.items():
             mine, lost = ([attempt for attempt in some if attempt.backend == name] for some in (claimed, dead))
             away = self.placement.gives_back(lane)
             turn = lane.next_turn(by_place.get(name, ()), mine, lost, now, give_back=away)
             if turn is not None:
                 lane.begin(turn)
+                self._began = True
         self._count(attempts, now)
         self._forget(now)
         self.metrics.ticks.inc()
@@ -169,13 +201,6 @@ class Daemon:
             if gone := self.store.artifacts.forget(now - timedelta(seconds=self.timing.keep_artifacts_s)):
                 tell("deleted old artifacts", files=gone)
 
-    def _told(self) -> dict[str, Any]:
-        """What `kbslurm status` shows about this process: each place's health, and the rest of its call budget."""
-        return {
-            "places": {name: lane.told() for name, lane in self.lanes.items()},
-            "overflow": self.placement.told(),
-        }
-
     def _count(self, attempts: Sequence[OpenAttempt], now: datetime) -> None:
         if now >= self._count_at:
             self._count_at = now + timedelta(seconds=COUNT_EVERY_S)
@@ -196,7 +221,7 @@ class Daemon:
 
     def _tick(self, once: bool) -> float | None:
         open_work, calm_s = self.tick()
-        if once and self.leading and not open_work and not any(lane.busy for lane in self.lanes.values()):
+        if once and self.leading and not open_work and not self.busy():
             return calm_s if self.store.queue.waiting() else None
         return calm_s
 
@@ -209,11 +234,12 @@ class Daemon:
     def _lead(self, now: datetime) -> bool:
         if self.leading and now < self._renew_at:
             return True
-        held = self.store.leases.hold(LEASE, self.holder, self.timing.lease_s, now, info=self._told())
+        held = self.store.leases.hold(LEASE, self.holder, self.timing.lease_s, now, info=self.told())
         self._renew_at = now + timedelta(seconds=self.timing.lease_s / 3)
         if held and not self.leading:
             tell("leading", holder=self.holder)
-            self.placement.take_over()
+            self.placement.take_over(self._before)
+            self._before = {}
         elif not held and self.leading is not False:
             tell(
                 "standby", holder=self.holder, why="another daemon holds the lease; this one takes over when it is gone"
@@ -311,6 +337,6 @@ class Daemon:
                 self.store.leases.release(LEASE, self.holder)
         self.metrics.leading.set(0)
         self.leading = None
-        if not any(lane.busy for lane in self.lanes.values()):
+        if not self.busy():
             self.wake.close()  # a lane that still hangs would ring it
         tell("stopped")

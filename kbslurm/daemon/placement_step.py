@@ -39,13 +39,15 @@ class PlacementStep:
             gpu: placement.board_class(gpu, places, rules) for place in places for gpu in place.slots
         }
 
-    def take_over(self) -> None:
-        """Start with the breakers stored by the last leader."""
+    def take_over(self, before: Mapping[str, Any]) -> None:
+        """Start with the breakers stored by the last leader. `before`: what a previous process, of which this one is
+        the continuation, said of each place: failures in a row are counted on."""
         self._breakers = dict(self.store.places.breakers()) if self.has_policy else {}
         for name, lane in self.lanes.items():
             if not lane.busy:
                 lane.forget()
                 lane.breaker = self._breakers.get(name, CLOSED)
+                lane.go_on_from(before.get(name, {}))
 
     def keep_time(self) -> None:
         """After the clock was set back, everything is due now."""

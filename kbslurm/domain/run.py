@@ -181,8 +181,8 @@ class Slot:
 class OpenAttempt:
     """An attempt that may still produce a result. `number` is the fence for every later write.
 
-    `ranks`: false if its GPU isn't of its board's class. `withdraw_at`: since when it is being withdrawn. `over_at`: when
-    it was first seen ended; its report may only be late.
+    `ranks`: false if its GPU isn't of its board's class. `withdraw_at`: since when it is being withdrawn. `over_at`:
+    when it was first seen ended; its report may only be late.
     """
 
     id: AttemptId

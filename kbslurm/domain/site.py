@@ -89,7 +89,8 @@ class Container:
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """Where sbatch is called: here, or through ssh with keys only and one persistent connection."""
+    """Where sbatch is called: here, or through ssh with keys only and one persistent connection. `by_hand`: only
+    through a connection that somebody has opened at `control_path`, as where a login takes a second factor."""
 
     via: Via = "local"
     host: str = ""
@@ -98,6 +99,7 @@ class Submission:
     identity: str = ""
     proxy_jump: str = ""
     control_path: str = ""
+    by_hand: bool = False
     known_hosts: str = ""
     options: tuple[str, ...] = ()
 

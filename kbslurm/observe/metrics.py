@@ -53,6 +53,12 @@ class Metrics:
         return generate_latest(self.registry).decode()
 
 
+def total(counter: Counter, **labels: str) -> int:
+    """The sum of a counter over all its labels, or over those with these values."""
+    samples = (sample for metric in counter.collect() for sample in metric.samples if sample.name.endswith("_total"))
+    return round(sum(one.value for one in samples if labels.items() <= one.labels.items()))
+
+
 class MetricsPage:
     """`/metrics` at its own address, as a context manager. Port 0 takes any free port; `port` has it."""
 

@@ -51,7 +51,8 @@ SELECT
     EXISTS (SELECT 1 FROM lease WHERE expires_at > %(now)s) AS led,
     (SELECT coalesce(told.why -> 'held_up' ->> %(gpu)s, told.why -> 'held_boards' -> %(gpu)s ->> mine.board,
             told.why -> 'held_teams' -> %(gpu)s ->> mine.team)
-        FROM (SELECT info -> 'overflow' AS why FROM lease WHERE name = 'daemon' AND expires_at > %(now)s) told
+        FROM (SELECT info -> 'overflow' AS why FROM lease
+            WHERE name IN ('daemon', 'ticks') AND expires_at > %(now)s ORDER BY name LIMIT 1) told
         LEFT JOIN (
             SELECT lower(b.name) AS board, s.team FROM run JOIN submission s ON s.id = run.submission_id
             JOIN leaderboard b ON b.id = s.board_id WHERE run.id = %(run)s

@@ -19,7 +19,7 @@ SELECT run.id AS run, run.submission_id AS submission, b.name AS board, s.team, 
     (SELECT count(*) FROM run o WHERE o.state = 'queued' AND NOT o.held AND o.gpu = run.gpu
         AND (o.fair_at, o.id) < (run.fair_at, run.id)) AS ahead,
     verdict.name AS verdict, verdict.ranked, coalesce(verdict.reason, run.reason) AS reason,
-    (SELECT info FROM lease WHERE name = 'daemon' AND expires_at > %(now)s) AS leader
+    (SELECT info FROM lease WHERE name IN ('daemon', 'ticks') AND expires_at > %(now)s ORDER BY name LIMIT 1) AS leader
 FROM run JOIN submission s ON s.id = run.submission_id JOIN leaderboard b ON b.id = s.board_id
 JOIN problem_version v ON v.id = run.problem_version_id LEFT JOIN verdict ON verdict.run_id = run.id
 WHERE run.id = %(run)s

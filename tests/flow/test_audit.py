@@ -63,7 +63,7 @@ UNAUDITED_COMMANDS = {
     **dict.fromkeys(("context list", "context use", "context show", "context remove"), "only on one's own machine"),
     "final": "as an order, an application and a discard, in test_finals", "problem sync": "as its call",
     "rejudge": "as its call", "shadow order": "in the contract of the store",
-    **dict.fromkeys(("up", "api", "demo", "bot run", "db upgrade", "db downgrade"), "runs or prepares the service"),
+    **dict.fromkeys(("up", "tick", "api", "demo", "bot run", "db upgrade", "db downgrade"), "runs or prepares it"),
     **dict.fromkeys(("image build", "image pull", "site init", "github install", "modal deploy"), "files and accounts"),
     **dict.fromkeys(
         ("audit", "board list", "board show", "bot check", "config show", "config schema", "db check", "diff", "doctor",

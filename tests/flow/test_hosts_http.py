@@ -32,7 +32,7 @@ HERE = {
     *("api", "bot check", "bot run", "config show", "config schema", "db upgrade", "db check", "db downgrade", "demo"),
     *("doctor", "github check", "github install", "image build", "image pull", "image list", "image verify"),
     *("modal check", "modal deploy", "problem verify", "site init", "site check", "site list", "site show"),
-    *("site schema", "try", "up", "context list", "context use", "context show", "context remove"),
+    *("site schema", "try", "tick", "up", "context list", "context use", "context show", "context remove"),
 }
 # Commands of whoever takes part; test_cli_http runs them both ways.
 COMPETITORS = {
@@ -40,7 +40,7 @@ COMPETITORS = {
     *("whoami", "why"),
 }
 # Those that may use the database that is configured here although a service is named; they say so.
-DATABASE = {"api", "bot run", "db upgrade", "db check", "db downgrade", "demo", "up"}
+DATABASE = {"api", "bot run", "db upgrade", "db check", "db downgrade", "demo", "tick", "up"}
 
 
 class Both:

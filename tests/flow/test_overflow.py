@@ -367,12 +367,12 @@ def test_a_burst_stops_at_the_budget_and_waits_for_home(stage: Stage) -> None:
     )
     with running(served):
         burst(stage, 6)
-        stage.wait_until(lambda: "budget is used up" in served._told()["overflow"]["gpus"].get("A100", ""))
+        stage.wait_until(lambda: "budget is used up" in served.told()["overflow"]["gpus"].get("A100", ""))
         for _ in range(5):  # through ticks that find the place at work, and others that don't
             due = served.metrics.ticks._value.get() + 1
             served.wake.ring()
             stage.wait_until(partial(lambda due: served.metrics.ticks._value.get() >= due, due))
-            seen = served._told()
+            seen = served.told()
             assert "budget is used up" in seen["overflow"]["gpus"]["A100"], "it doesn't blink"
             assert "A100" in seen["overflow"]["held_up"]
         assert sum(a.backend == "modal" for a in stage.store.attempts.open()) == 2, "three could come to more"

@@ -7,6 +7,7 @@ controller said. Tests that look ten times a second never have such a moment.
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,11 +15,15 @@ import pytest
 
 from kbslurm.backends.paths import AttemptPaths
 from kbslurm.backends.slurm.backend import SlurmBackend
+from kbslurm.backends.slurm.commands import Commands
+from kbslurm.backends.slurm.ssh_login import INSTEAD_OF_CONNECTING, NOT_OPEN
 from kbslurm.config import shared_folders, sites
+from kbslurm.errors import BackendTrouble
 from kbslurm.flow.collect import AttemptNotes, collect
 from kbslurm.flow.launch import Launched, launch
 from kbslurm.flow.place import Place
 from kbslurm.flow.script import script_writer
+from kbslurm.ports import TellsLapse
 from kbslurm.wiring import slurm_place
 from tests.contract.test_slurm_standins import UNHEARD_OF, Rig
 from tests.flow.stage import HandClock, Stage
@@ -97,6 +102,16 @@ class Cluster:
             collect(self.stage.store, self.place, self.stage.store.attempts.open(), self.notes, self.clock.now())
 
 
+# What our ssh says if nobody has logged in (the file), what a host says that wants a second factor, or what is sent.
+SSH = """\
+for word; do last=$word; done
+echo "$last" >>"{folder}/ssh.calls"
+[ ! -e "{folder}/wants" ] || {{ echo 'kb@login: Permission denied (publickey,keyboard-interactive).' >&2; exit 255; }}
+[ -e "{folder}/open" ] || {{ echo 'kbslurm: no connection is open' >&2; exit 255; }}
+exec sh -c "$last"
+"""
+
+
 @pytest.fixture(params=[False, True], ids=["without accounting", "with accounting"])
 def cluster(database_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     stage = Stage.build(database_url)
@@ -163,3 +178,84 @@ def test_a_job_that_was_killed_is_given_up_though_no_process_ever_looks_twice(cl
         cluster.go(1)
     assert cluster.stage.run()["state"] == "queued"
     assert looks == 2, "its report may only be late, so it has the grace period"
+
+
+FAR = """
+[submit]
+via = "ssh"
+host = "login"
+user = "kb"
+control_path = "/run/kb-%C"
+by_hand = true
+"""
+TYPE = "ssh -fNM -o ServerAliveInterval=30 -o ServerAliveCountMax=4 -o ControlPath=/run/kb-%C -l kb login"
+
+
+@pytest.fixture
+def far(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """A site behind a login that somebody keeps by hand: it is open while there is a file `open`."""
+    stage = Stage.build(database_url)
+    cluster = Cluster(stage, tmp_path, accounting=False, more=FAR)
+    cluster.rig.says("ssh", SSH.format(folder=tmp_path))
+    path = f"{cluster.rig.bin_dir}:/usr/bin:/bin"
+    monkeypatch.setenv("PATH", path)  # submitit starts sbatch's ssh in our own environment
+    cluster.rig.environ["PATH"] = path
+    cluster.place = cluster.fresh()
+    (tmp_path / "open").touch()
+    yield cluster
+    stage.close()
+
+
+def test_a_login_that_lapses_is_told_with_what_to_type_and_nothing_is_lost(far: Cluster) -> None:
+    far.started()
+    (far.rig.folder / "open").unlink()
+    trouble = []
+    far.go(14)  # it goes by files until the next look is due
+    for _ in range(30):
+        far.clock.go(10)
+        try:
+            far.go(1)
+        except BackendTrouble as error:
+            trouble.append(error.message)
+    assert len(trouble) == 30, "each look says so, whether it asks or not"
+    assert set(trouble) == {f"usual: the login to login has lapsed; log in again with: {TYPE}"}
+    assert isinstance(far.place.backend, TellsLapse) and TYPE in far.place.backend.lapse()
+    assert [run["state"] for run in far.stage.runs()] == ["running"], "five minutes of silence are no evidence"
+
+    before = len(far.rig.calls("sbatch"))
+    far.stage.submit()
+    waits = far.stage.claim(far.place)
+    for _ in range(3):
+        far.clock.go(300)
+        assert launch(far.stage.store.attempts, far.place, waits, far.clock.now()) is Launched.AWAY
+    assert far.stage.rows("SELECT state FROM attempt WHERE id = %s", waits.id) == [{"state": "intent"}]
+    assert len(far.rig.calls("sbatch")) == before
+
+    (far.rig.folder / "open").touch()
+    far.clock.go(300)
+    assert launch(far.stage.store.attempts, far.place, waits, far.clock.now()) is Launched.SUBMITTED
+    far.go(60)
+    assert far.place.backend.lapse() == ""
+    assert [run["attempts"] for run in far.stage.runs()] == [1, 1]
+
+
+def test_a_host_that_wants_a_second_factor_has_started_nothing_and_a_broken_connection_may_have(far: Cluster) -> None:
+    far.stage.person("ada", staff=True)
+    far.stage.submit()
+    attempt = far.stage.claim(far.place)
+    (far.rig.folder / "wants").touch()
+    assert launch(far.stage.store.attempts, far.place, attempt, far.clock.now()) is Launched.AWAY
+    assert "keyboard-interactive" in far.place.backend.lapse()  # type: ignore[attr-defined]
+    far.rig.says("ssh", "echo 'client_loop: send disconnect: Broken pipe' >&2; exit 255")
+    far.clock.go(600)
+    assert launch(far.stage.store.attempts, far.place, attempt, far.clock.now()) is Launched.AMBIGUOUS
+
+
+def test_a_login_kept_by_hand_is_never_tried_by_us(far: Cluster) -> None:
+    argv = Commands(far.site).argv("squeue", ["--me"], timeout_s=30)
+    assert argv[argv.index("ControlMaster=no") + 2] == "ControlPath=/run/kb-%C"
+    assert any(word.startswith("ProxyCommand=sh -c") for word in argv)
+    found = subprocess.run(
+        ["/usr/bin/env", "-i", "sh", "-c", INSTEAD_OF_CONNECTING], capture_output=True, text=True, check=False
+    )
+    assert found.stderr.strip() == NOT_OPEN

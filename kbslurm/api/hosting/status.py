@@ -11,6 +11,7 @@ from kbslurm import wiring
 from kbslurm.api.hosting.host_acts import HostActs
 from kbslurm.domain.amounts import counted, span
 from kbslurm.errors import KbslurmError
+from kbslurm.ports import TICKS
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -79,10 +80,16 @@ def look(config: Config, store: PostgresStore, found: Status) -> None:
 def _look_at_rows(store: PostgresStore, found: Status) -> None:
     now = datetime.now(UTC)
     found.accepts_jobs = store.settings.accepts_jobs()
-    leader = next((line for line in store.leases.all() if line.name == "daemon"), None)
-    if leader is None or leader.expires_at < now:
+    leases = {line.name: line for line in store.leases.all()}
+    leader, ticks = leases.get("daemon"), leases.get(TICKS)
+    if (leader is None or leader.expires_at < now) and ticks is not None and ticks.expires_at > now:
+        ago = span((now - ticks.beat_at).total_seconds())
+        found.daemon = f"by kbslurm tick, the last one {ago} ago by {ticks.info.get('host', 'an unknown host')}"
+        _look_at_lanes(ticks.info, found)
+    elif leader is None or leader.expires_at < now:
         found.troubles.append("no daemon is leading: nothing is launched or collected (kbslurm up starts one)")
-        found.daemon = "none" if leader is None else f"none since {span((now - leader.beat_at).total_seconds())}"
+        beats = [line.beat_at for line in (leader, ticks) if line is not None]
+        found.daemon = f"none since {span((now - max(beats)).total_seconds())}" if beats else "none"
     else:
         found.daemon = f"{leader.holder}, for {span((now - leader.elected_at).total_seconds())}"
         _look_at_lanes(leader.info, found)
@@ -109,7 +116,9 @@ def _look_at_lanes(info: Mapping[str, Any], found: Status) -> None:
     """What the leader reported about its places when it last renewed its lease."""
     for name, told in info.get("places", {}).items():
         found.places.append({"backend": name, **told})
-        if told["troubles"] >= GIVEN_UP_ON:
+        if lapse := told.get("lapse"):
+            found.troubles.append(f"{name}: {lapse}")
+        elif told["troubles"] >= GIVEN_UP_ON:
             found.troubles.append(f"{name} keeps failing: {told['why']}")
     found.overflow = dict(info.get("overflow", {}))
 

@@ -24,7 +24,7 @@ from kbslurm.backends.paths import (
     said,
     write_once,
 )
-from kbslurm.backends.slurm import evidence
+from kbslurm.backends.slurm import evidence, ssh_login
 from kbslurm.backends.slurm.call_budget import USED_UP, CallBudget
 from kbslurm.backends.slurm.call_pace import CallPace
 from kbslurm.backends.slurm.commands import Answer, Commands
@@ -81,6 +81,7 @@ class SlurmBackend:
         self._ended: dict[JobName, Sighting] = {}
         self._denied: dict[JobName, Handle] = {}
         self._doubts: dict[JobName, str] = {}
+        self._lapse = ""  # why the login node can't be reached at all, and what to type
 
     # ------------------------------------------------------------------------------------------------------ the port
 
@@ -116,7 +117,8 @@ class SlurmBackend:
             return there
         if self.pace.is_resting():
             why = self.pace.report().why
-            raise BackendRefused(self.name, f"{NO_ANSWER}{f' ({why})' if why else ''}", permanent=False, away=True)
+            said_why = self._lapse or f"{NO_ANSWER}{f' ({why})' if why else ''}"
+            raise BackendRefused(self.name, said_why, permanent=False, away=True)
         if not self.pace.has_room():
             raise BackendRefused(self.name, USED_UP, permanent=False, together=True)
         self._crash_point("folder")
@@ -144,7 +146,7 @@ class SlurmBackend:
         rests = self.pace.is_resting()
         if rests or not self.pace.has_room(2 if self.site.slurm.accounting else 1):
             waiting = Seen.WAITING if found.handle is not None else Seen.UNKNOWN
-            why = NO_ANSWER if rests else USED_UP
+            why = (self._lapse or NO_ANSWER) if rests else USED_UP
             return found.running() or Sighting(seen=waiting, handle=found.handle, reason=why)
         told = self._lookup.by_name(name, paths)
         if any(row.name == name for row in told.rows()):
@@ -155,7 +157,7 @@ class SlurmBackend:
                 seen=Seen.WAITING, handle=found.handle, reason="submitted, but not shown by Slurm"
             )
         if not told.proves_absence:
-            return Sighting(seen=Seen.UNKNOWN, reason=NO_ANSWER)
+            return Sighting(seen=Seen.UNKNOWN, reason=self._lapse or NO_ANSWER)
         return Sighting(seen=Seen.ABSENT)
 
     def poll(self, attempts: Sequence[OpenAttempt]) -> Mapping[JobName, Sighting]:
@@ -175,8 +177,10 @@ class SlurmBackend:
                 unsure[attempt.name] = (owner or attempt.handle or proof.handle, proof)
         self._forget_but(unsure)
         if not unsure or not self.pace.may_look():
+            self._tell_lapse(unsure, found)
             return found | self._remembered(unsure)
         told = self._lookup.by_id({str(handle) for handle, _ in unsure.values() if handle})
+        self._tell_lapse(unsure, found)
         for name, (handle, proof) in unsure.items():
             seen = self._judge(name, handle, proof, told)
             if seen is None:
@@ -257,7 +261,7 @@ class SlurmBackend:
             raise BackendRefused(self.name, USED_UP, permanent=False)
         answer = self.commands.run("scancel", ["--quiet", *which])
         if answer.complaint and not _is_gone(answer.complaint):
-            raise BackendTrouble(self.name, f"scancel: {answer.complaint}")
+            raise BackendTrouble(self.name, self._lapse or f"scancel: {answer.complaint}")
 
     def prune(self, before: datetime, *, keep: Collection[JobName]) -> int:
         """Remove folders of attempts without activity since this moment, at most PRUNED at a time.
@@ -293,6 +297,10 @@ class SlurmBackend:
         """How often the scheduler is called, and the rest of the budget."""
         return self.pace.report()
 
+    def lapse(self) -> str:
+        """Why the login node can't be reached at all, and what to type; empty if it can."""
+        return self._lapse
+
     def calls(self) -> Mapping[str, int]:
         """How often this process ran each command."""
         return dict(self.commands.calls)
@@ -318,7 +326,7 @@ class SlurmBackend:
             job = executor.submit_rendered()
         except SbatchSaid as answer:
             trouble = self._refused_or_unclear(answer)
-            failed = isinstance(trouble, BackendUnclear)
+            failed = isinstance(trouble, BackendUnclear) or bool(self._lapse)
             self.pace.called(time.monotonic() - began, failed=failed, why=trouble.message if failed else "")
             raise trouble from None
         except OSError as error:
@@ -328,6 +336,9 @@ class SlurmBackend:
         return Handle(str(job.job_id))
 
     def _refused_or_unclear(self, answer: SbatchSaid) -> BackendTrouble:
+        self._lapse = ssh_login.lapse_in(self.site.submit, answer.status, answer.text)
+        if self._lapse:
+            return BackendRefused(self.name, self._lapse, permanent=False, away=True)
         if answer.status in (126, 127):
             return BackendRefused(self.name, "sbatch wasn't found", permanent=False, hint="Set bin_dir under [slurm].")
         if answer.status in (124, 137):
@@ -468,7 +479,13 @@ class SlurmBackend:
             tell("can't look", level="warning", job=paths.name, why=str(error))
             return Evidence()
 
+    def _tell_lapse(self, unsure: Mapping[JobName, object], found: Mapping[JobName, Sighting]) -> None:
+        """Without a way to the login node nothing more is known of these. What files prove is settled first."""
+        if self._lapse and unsure and not found:
+            raise BackendTrouble(self.name, self._lapse)
+
     def _heard(self, answer: Answer) -> None:
+        self._lapse = ssh_login.lapse_in(self.site.submit, answer.status, answer.err)
         failed = bool(answer.complaint) and answer.tool in CONTROLLERS
         self.pace.called(answer.took_s, failed=failed, why=f"{answer.tool}: {answer.complaint}" if failed else "")
 

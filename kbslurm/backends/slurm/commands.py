@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kbslurm.backends.slurm import ssh_login
 from kbslurm.domain.site import Site
 from kbslurm.errors import BackendTrouble
 
@@ -91,13 +92,16 @@ class Commands:
             "ServerAliveCountMax=3",
             "LogLevel=ERROR",
         ]
-        if submit.control_path:
+        if submit.by_hand:
+            ours = f"ControlPath={submit.control_path}"
+            options += ["ControlMaster=no", ours, f"ProxyCommand={ssh_login.INSTEAD_OF_CONNECTING}"]
+        elif submit.control_path:
             options += ["ControlMaster=auto", f"ControlPath={submit.control_path}", "ControlPersist=300"]
         if submit.known_hosts:
             options += [f"UserKnownHostsFile={submit.known_hosts}"]
         if submit.identity:
             options += [f"IdentityFile={submit.identity}", "IdentitiesOnly=yes"]
-        if submit.proxy_jump:
+        if submit.proxy_jump and not submit.by_hand:
             options += [f"ProxyJump={submit.proxy_jump}"]
         flags = [word for option in (*options, *submit.options) for word in ("-o", option)]
         return ["ssh", "-T", *flags, "-p", str(submit.port), *(("-l", submit.user) if submit.user else ()), submit.host]

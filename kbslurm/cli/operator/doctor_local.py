@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,9 +17,11 @@ from kbslurm.cli.service_in_use import InUse, in_use
 from kbslurm.config import shared_folders
 from kbslurm.domain.finding import Finding, caution, failed, passed
 from kbslurm.errors import KbslurmError
+from kbslurm.ports import TICKS
 
 if TYPE_CHECKING:
     from kbslurm.config.settings import Config
+    from kbslurm.store.views import LeaseState
 
 
 TESTED = ((3, 11), (3, 14))
@@ -95,7 +97,7 @@ def database_findings(config: Config) -> Iterator[Finding]:
             with wiring.opened_store(config, migrated=False) as store:
                 yield passed("database", f"Postgres {store.server_version()} at {store.where}, schema current")
                 yield clock_finding(_database_now(url))
-                yield _leader_finding(next((line for line in store.leases.all() if line.name == "daemon"), None))
+                yield _leader_finding({line.name: line for line in store.leases.all()})
     except KbslurmError as error:
         yield failed("database", error.message, error.hint or "Check DATABASE_URL, and that Postgres is running.")
 
@@ -131,11 +133,14 @@ def clock_finding(there: datetime) -> Finding:
     return passed("clock", f"agrees with the database's within {max(abs(off_s), 0.01):.2f} s")
 
 
-def _leader_finding(leader: object) -> Finding:
-    until: datetime | None = getattr(leader, "expires_at", None)
-    if until is None or until < datetime.now(UTC):
-        return caution("daemon", "none is leading: nothing is launched or collected", "Start one: kbslurm up")
-    return passed("daemon", f"{getattr(leader, 'holder', '')} is leading")
+def _leader_finding(leases: Mapping[str, LeaseState]) -> Finding:
+    leader, ticks = leases.get("daemon"), leases.get(TICKS)
+    now = datetime.now(UTC)
+    if leader is not None and leader.expires_at > now:
+        return passed("daemon", f"{leader.holder} is leading")
+    if ticks is not None and ticks.expires_at > now:
+        return passed("daemon", f"none; kbslurm tick does its work, last at {ticks.beat_at:%H:%M:%S} UTC")
+    return caution("daemon", "none is leading: nothing is launched or collected", "Start one: kbslurm up")
 
 
 def backend_findings(config: Config) -> Iterator[Finding]:

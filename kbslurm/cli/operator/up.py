@@ -50,11 +50,7 @@ def up(
 
     config = configuration()
     say_database(config, as_json=log_json)
-    if not wiring.slots(config):
-        raise Misconfigured(
-            "no backend is configured, so nothing could run",
-            fix="List sites in kbslurm.toml ([sites] use), or add: [daemon.local] slots = { H100 = 1 }.",
-        )
+    wiring.check_slots(config)
     if once or not api:
         run_daemon(config, once=once, log_json=log_json, verbose=verbose)
         return EXIT_OK

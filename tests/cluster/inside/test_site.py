@@ -16,9 +16,9 @@ import pytest
 from kbslurm.backends.slurm.commands import Commands
 from kbslurm.backends.slurm.fleet import TextFleet
 from kbslurm.config import shared_folders, sites
-from kbslurm.domain.run import Ending, Handle, JobName, Seen
+from kbslurm.domain.run import Ending, Handle, JobName, Seen, new_job_name
 from kbslurm.domain.site import Submission
-from kbslurm.errors import BackendTrouble
+from kbslurm.errors import BackendRefused, BackendTrouble
 from kbslurm.flow.script import SUPERVISOR, harness_folder, script_for
 from tests.cluster.inside import control
 from tests.cluster.inside.site import SlurmCase, site_at
@@ -81,6 +81,35 @@ def test_a_site_behind_ssh_takes_keys_only_and_keeps_one_connection(case: SlurmC
     answer = Commands(locked_out, environ={"PATH": os.environ["PATH"], "HOME": "/nonexistent"}).run("squeue", ["--me"])
     assert answer.status != 0
     assert "Permission denied" in answer.err or "nonexistent" in answer.err
+
+
+def test_a_connection_that_is_opened_by_hand_is_used_and_its_end_is_told(case: SlurmCase) -> None:
+    """Here a key opens it; how somebody proves who they are is between them and the host."""
+    socket = Path("/tmp") / f"kb-hand-{os.getpid()}"
+    far = Submission(
+        via="ssh",
+        host="localhost",
+        user="kb",
+        identity=str(HOME / ".ssh" / "id_ed25519"),
+        control_path=str(socket),
+        by_hand=True,
+    )
+    case.site = dataclasses.replace(case.site, submit=far)
+    backend = case.backend()
+    job = make_job(case, "report")
+    with pytest.raises(BackendRefused, match="has lapsed; log in again with: ssh -fNM") as refused:
+        backend.submit(job)
+    assert refused.value.away and not refused.value.permanent
+    typed = refused.value.message.partition("log in again with: ")[2]
+    subprocess.run(["sh", "-c", f"{typed} -o BatchMode=yes"], check=True, stderr=subprocess.DEVNULL)
+    backend = case.backend()
+    attempt = attempt_of(case, job, backend.submit(job))
+    assert wait_seen(case, backend, attempt, Seen.ENDED).ending is Ending.REPORTED
+    assert backend.lapse() == ""
+    end = ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "localhost"]
+    subprocess.run(end, stderr=subprocess.DEVNULL, check=True)
+    assert backend.find(new_job_name()).seen is Seen.UNKNOWN
+    assert "has lapsed" in backend.lapse()
 
 
 def test_the_fleet_is_read_with_gpus_in_use_reservations_and_what_is_out_of_service(case: SlurmCase) -> None:

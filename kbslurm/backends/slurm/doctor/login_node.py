@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
+from kbslurm.backends.slurm import ssh_login
 from kbslurm.backends.slurm.commands import Commands
 from kbslurm.backends.slurm.doctor.checkup import Checkup
 from kbslurm.backends.slurm.doctor.gpu_types import gpu_findings, request_finding
@@ -16,7 +17,6 @@ from kbslurm.domain.finding import Finding, caution, failed, passed
 from kbslurm.errors import BackendTrouble
 
 OLDEST = (20, 11)
-SSH_FAILED = 255  # its own status, not that of the command there
 
 
 def login_findings(checkup: Checkup) -> list[Finding]:
@@ -59,7 +59,9 @@ def _asked(commands: Commands, tool: str, *arguments: str) -> str | Finding:
             tool, error.message, error.hint or "Check that this is a login node of that cluster; see bin_dir and conf."
         )
     far = commands.site.submit
-    if far.via == "ssh" and answer.status == SSH_FAILED:
+    if far.by_hand and (lapse := ssh_login.lapse_in(far, answer.status, answer.err)):
+        return failed(f"ssh to {far.host}", lapse.partition(";")[0], f"Log in with: {ssh_login.open_command(far)}")
+    if far.via == "ssh" and answer.status == ssh_login.FAILED:
         words = ["ssh", *(("-i", far.identity) if far.identity else ()), *(("-l", far.user) if far.user else ())]
         hand = shlex.join([*words, "-p", str(far.port), far.host, "true"])
         return failed(f"ssh to {far.host}", answer.complaint, f"Fix [submit] until this works by hand: {hand}")
