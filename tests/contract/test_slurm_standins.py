@@ -175,6 +175,24 @@ def test_a_list_that_was_cut_at_a_lines_end_makes_nobody_vanish(rig: Rig, accoun
     assert again.poll(attempts)[cut.name].seen is Seen.ABSENT
 
 
+def test_a_job_has_the_state_of_the_last_look_and_asking_for_it_calls_nothing(rig: Rig) -> None:
+    """submitit's job is where a state is asked; the look is ours, one for all."""
+    backend = rig.backend()
+    jobs = [rig.job() for _ in range(3)]
+    attempts = [rig.attempt(job, str(number)) for number, job in enumerate(jobs)]
+    shown = "; ".join(f"echo '{number}|{job.name}|RUNNING|1|2|n1|None'" for number, job in enumerate(jobs[:2]))
+    rig.says("squeue", shown)
+    rig.says("sacct", f"echo '2|{jobs[2].name}|NODE_FAIL|0:0|1|2|3|n1|None'")
+    found = backend.poll(attempts)
+    states = [backend.job(job.name, Handle(str(number))).state for number, job in enumerate(jobs)]
+    assert states == ["RUNNING", "RUNNING", "NODE_FAIL"]
+    assert [found[job.name].seen for job in jobs] == [Seen.RUNNING, Seen.RUNNING, Seen.ENDED]
+    rig.says("squeue", "exit 1")
+    backend.poll(attempts)
+    assert {backend.job(job.name, Handle(str(number))).state for number, job in enumerate(jobs)} == {"UNKNOWN"}
+    assert (len(rig.calls("squeue")), len(rig.calls("sacct"))) == (2, 1)
+
+
 def test_a_vanished_job_is_looked_up_once_for_all(rig: Rig) -> None:
     jobs = [rig.job() for _ in range(5)]
     rig.says("sacct", "\n".join(f"echo '{n}|{job.name}|NODE_FAIL|0:0|1|2|3|n1|None'" for n, job in enumerate(jobs, 1)))

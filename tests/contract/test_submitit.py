@@ -13,7 +13,8 @@ import submitit
 from submitit.core import core, utils
 from submitit.slurm import slurm
 
-from kbslurm.backends.slurm.executor import CATCHING, KbExecutor, KbJob, KbWatcher, SbatchSaid
+from kbslurm.backends.slurm.executor import CATCHING, KbExecutor, KbJob, KbWatcher, SbatchSaid, jobs_of
+from kbslurm.backends.slurm.reader import JobRow, Phase, phase_of
 
 SCRIPT = "#!/bin/sh\necho hello\n"
 
@@ -45,7 +46,10 @@ def test_the_pinned_release_is_installed() -> None:
         (core.InfoWatcher, "register_job", ["self", "job_id"]),
         (core.Job, "_get_outcome_and_result", ["self"]),
         (core.Job, "done", ["self", "force_check"]),
-        (core.InfoWatcher, "update", ["self"]),
+        (core.InfoWatcher, "update_if_long_enough", ["self", "mode"]),
+        (core.InfoWatcher, "get_info", ["self", "job_id", "mode"]),
+        (slurm.SlurmInfoWatcher, "get_state", ["self", "job_id", "mode"]),
+        (core.Job, "cancel", ["self", "check"]),
         (core.InfoWatcher, "is_done", ["self", "job_id", "mode"]),
         (slurm.SlurmInfoWatcher, "_make_command", ["self"]),
     ],
@@ -106,20 +110,58 @@ def test_a_warning_beside_the_id_is_no_trouble(tmp_path: Path, capfd: pytest.Cap
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_job_is_known_by_folder_and_id_and_its_state_is_what_our_poll_fed(tmp_path: Path) -> None:
-    watcher = KbWatcher(delay_s=0)
-    watcher.feed({"1": "RUNNING", "2": "COMPLETED", "3": "CANCELLED by 1000", "4": "STRANGE", "5": "CONFIGURING"})
-    assert {i: watcher.is_done(i, mode="force") for i in "123456"} == {
-        "1": False,
-        "2": True,
-        "3": True,
-        "4": False,
-        "5": False,
-        "6": False,
-    }
-    job = KbJob(folder=tmp_path, job_id="99", tasks=(0,))
-    assert not job.done()
-    assert not KbJob.watcher._registered, "submitit's register grows for ever"
+def row(id_: str, state: str, name: str = "kb-a") -> JobRow:
+    return JobRow(id=id_, name=name, state=state, node="n1")
+
+
+def test_a_job_is_known_by_folder_and_id_and_its_state_is_what_the_last_look_showed(tmp_path: Path) -> None:
+    watcher = KbWatcher()
+    job = jobs_of(watcher)(folder=tmp_path / "kb-a", job_id="7")
+    assert (job.state, job.done(), job.row) == ("UNKNOWN", False, None)
+    watcher.feed([row("7", "RUNNING")])
+    assert (job.state, job.done(), job.get_info()["NodeList"]) == ("RUNNING", False, "n1")
+    watcher.feed([row("7", "COMPLETED"), row("7", "RUNNING")])
+    assert (job.state, job.done(force_check=True)) == ("COMPLETED", True), "the queue's row comes first"
+    watcher.feed([row("7", "RUNNING")])
+    assert not job.done(), "no end is kept: a node that comes back may bring a job back"
+    watcher.feed([row("7", "COMPLETED", name="kb-b")])
+    assert (job.state, job.done()) == ("UNKNOWN", False), "Slurm has given its ID to another job"
+    watcher.feed([])
+    assert (job.state, job.done()) == ("UNKNOWN", False), "missing isn't finished"
+    assert not watcher._registered, "submitit's register grows for ever"
+    assert watcher.num_calls == 0
+    with pytest.raises(NotImplementedError):
+        job.cancel()
+
+
+def test_two_sites_jobs_of_one_id_have_a_state_each(tmp_path: Path) -> None:
+    here, there = KbWatcher(), KbWatcher()
+    here.feed([row("7", "RUNNING")])
+    there.feed([row("7", "FAILED")])
+    states = [jobs_of(watcher)(folder=tmp_path / "kb-a", job_id="7").state for watcher in (here, there)]
+    assert states == ["RUNNING", "FAILED"]
+
+
+STATES = (
+    "PENDING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD SPECIAL_EXIT POWER_UP_NODE LAUNCH_FAILED "
+    "RECONFIG_FAIL EXPEDITING RUNNING SUSPENDED COMPLETING RESIZING SIGNALING STAGE_OUT STOPPED UPDATE_DB BOOT_FAIL "
+    "CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED TIMEOUT REVOKED ENCHANTED"
+).split()
+
+
+def test_submitits_own_watcher_takes_odd_states_for_an_end_and_ours_only_an_end(tmp_path: Path) -> None:
+    """The trial that decides what of it we keep: its own reading breaks law 4, missing isn't finished."""
+    stock, ours = slurm.SlurmInfoWatcher(), KbWatcher()
+    stock._info_dict = {state: {"State": state} for state in STATES}
+    ours.feed([row(str(number), state) for number, state in enumerate(STATES)])
+    for number, state in enumerate(STATES):
+        job = jobs_of(ours)(folder=tmp_path / "kb-a", job_id=str(number))
+        assert (job.state, job.done()) == (state, phase_of(state) is Phase.ENDED)
+    told = {state: stock.is_done(state, mode="cache") for state in STATES}
+    too_soon = {state for state in STATES if told[state] and phase_of(state) is not Phase.ENDED}
+    never = {state for state in STATES if not told[state] and phase_of(state) is Phase.ENDED}
+    assert {"CONFIGURING", "SUSPENDED", "REQUEUE_HOLD", "ENCHANTED"} <= too_soon
+    assert never == {"PREEMPTED"}
 
 
 def test_srun_need_not_be_there_and_nothing_is_throttled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

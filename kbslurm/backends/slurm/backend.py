@@ -29,7 +29,7 @@ from kbslurm.backends.slurm.call_budget import USED_UP, CallBudget
 from kbslurm.backends.slurm.call_pace import CallPace
 from kbslurm.backends.slurm.commands import Answer, Commands
 from kbslurm.backends.slurm.evidence import SEALED_CAP, Evidence
-from kbslurm.backends.slurm.executor import KbExecutor, SbatchSaid, folder_is_ours
+from kbslurm.backends.slurm.executor import KbExecutor, KbJob, KbWatcher, SbatchSaid, folder_is_ours, jobs_of
 from kbslurm.backends.slurm.job_lookup import JobLookup, SchedulerAnswers
 from kbslurm.backends.slurm.reader import JobRow, Phase, read_test_only
 from kbslurm.backends.slurm.refusals import refusal_in
@@ -75,7 +75,9 @@ class SlurmBackend:
         self.pace = CallPace(site.poll, monotonic, budget)
         self.commands = Commands(site, environ=environ, heard=self._heard)
         self._eval_dir, self._harness = eval_dir, Path(harness_folder(site, eval_dir))
-        self._lookup = JobLookup(site, self.commands, wall)
+        self._watcher = KbWatcher()
+        self._jobs = jobs_of(self._watcher)
+        self._lookup = JobLookup(site, self.commands, wall, self._watcher)
         self._crash_point = crash_point
         self._lock = threading.Lock()
         self._ended: dict[JobName, Sighting] = {}
@@ -149,8 +151,8 @@ class SlurmBackend:
             why = (self._lapse or NO_ANSWER) if rests else USED_UP
             return found.running() or Sighting(seen=waiting, handle=found.handle, reason=why)
         told = self._lookup.by_name(name, paths)
-        if any(row.name == name for row in told.rows()):
-            return self._adopt(name, found, told.rows(), told)
+        if rows := self._watcher.named(name):
+            return self._adopt(name, found, rows)
         if found.handle is not None:
             running = found.running()
             return running or Sighting(
@@ -319,7 +321,7 @@ class SlurmBackend:
     def _sbatch(self, paths: AttemptPaths, script: str) -> Handle:
         limit_s = self.site.slurm.submit_timeout_s
         command = self.commands.argv("sbatch", ["--parsable", "@SCRIPT@"], timeout_s=limit_s)
-        executor = KbExecutor(paths.dir, script=script, sbatch=command, crash_point=self._crash_point)
+        executor = KbExecutor(paths.dir, script=script, sbatch=command, jobs=self._jobs, crash_point=self._crash_point)
         self.commands.count("sbatch")
         began = time.monotonic()
         try:
@@ -359,7 +361,7 @@ class SlurmBackend:
         """What files and scheduler together prove about one attempt; None changes nothing."""
         if told.queue is None:
             return self._running(name, handle, proof) or self._ended.get(name)
-        row = self._row_of(name, handle, told)
+        row = self._row_of(name, handle)
         if row is not None:
             self._denied.pop(name, None)
             if row.phase is Phase.ENDED:  # its last files may have arrived since we checked
@@ -382,7 +384,7 @@ class SlurmBackend:
         """What about the scheduler's answers keeps them from saying anything about this job."""
         if told.queue is None:
             return f"{NO_ANSWER}{f' ({why})' if (why := self.pace.report().why) else ''}"
-        row = self._row_of(name, handle, told)
+        row = self._row_of(name, handle)
         if row is not None:
             return f"Slurm shows its job in a state that isn't known here, {row.state.split(' ')[0][:40]}"
         if not told.proves_absence:
@@ -421,25 +423,25 @@ class SlurmBackend:
         if self.pace.has_room():
             self._lookup.asked("scancel", ["--quiet", job])
 
-    def _row_of(self, name: JobName, handle: Handle | None, told: SchedulerAnswers) -> JobRow | None:
-        """The row of this attempt; an ID that Slurm has reused for another job doesn't count."""
-        for row in told.rows():
-            if row.name == name and (handle is None or row.id == handle):
-                return row
-        return None
+    def job(self, name: JobName, handle: Handle) -> KbJob:
+        """An attempt's job, with its state as of the last look."""
+        return self._jobs(folder=self._paths(name).dir, job_id=handle)
+
+    def _row_of(self, name: JobName, handle: Handle | None) -> JobRow | None:
+        """How the last look showed this attempt's job; an ID that Slurm has reused for another job doesn't count."""
+        return self._watcher.row(name) if handle is None else self.job(name, handle).row
 
     def _sighting(self, row: JobRow, proof: Evidence) -> Sighting | None:
         return sighting_of_row(row, proof, self._paths(JobName(row.name)), self.name)
 
-    def _adopt(self, name: JobName, found: Evidence, rows: Sequence[JobRow], told: SchedulerAnswers) -> Sighting:
+    def _adopt(self, name: JobName, found: Evidence, rows: Sequence[JobRow]) -> Sighting:
         """Law 2: the job that claimed, else the recorded one, else the oldest; others with the name are killed."""
-        ours = [row for row in rows if row.name == name]
-        ids = sorted({int(row.id) for row in ours})
+        ids = sorted({int(row.id) for row in rows})
         chosen = str(found.handle) if found.handle is not None else str(ids[0]) if ids else None
         for extra in ids:
-            if str(extra) != chosen and any(int(r.id) == extra and r.phase is not Phase.ENDED for r in ours):
+            if str(extra) != chosen and any(int(r.id) == extra and r.phase is not Phase.ENDED for r in rows):
                 self._end_quietly(str(extra))
-        row = self._row_of(name, Handle(chosen) if chosen else None, told)
+        row = self._row_of(name, Handle(chosen) if chosen else None)
         seen = self._sighting(row, found) if row is not None else found.running()
         return seen or Sighting(
             seen=Seen.UNKNOWN, handle=Handle(chosen) if chosen else None, reason="its state is unknown"

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -17,7 +16,7 @@ from submitit.core import core
 from submitit.slurm import slurm
 
 from kbslurm.backends.paths import write_atomically
-from kbslurm.backends.slurm.reader import Phase, phase_of
+from kbslurm.backends.slurm.reader import JobRow, Phase, phase_of
 
 JOB_ID_FILE = "job_id"
 STATUS_LINE = "kbslurm-sbatch-status="
@@ -34,23 +33,39 @@ class SbatchSaid(Exception):
 
 
 class KbWatcher(slurm.SlurmInfoWatcher):
-    """Returns what our own batched poll stored, without calling anything."""
+    """A site's jobs as the scheduler last showed them: the one place where a job's state is asked.
 
-    fed: Mapping[str, Mapping[str, str]] = {}
+    It calls nothing: our batched look feeds it, and each look replaces the one before. Whatever that look didn't show
+    is UNKNOWN, which is no end.
+    """
 
-    def feed(self, states: Mapping[str, str]) -> None:
-        """Store the states of one poll."""
-        self.fed = {job_id: {"State": state} for job_id, state in states.items()}
+    def __init__(self) -> None:
+        super().__init__(delay_s=0)
+        self._rows: tuple[JobRow, ...] = ()
+
+    def feed(self, rows: Sequence[JobRow]) -> None:
+        """What one look showed. Of two rows for an ID, the first counts."""
+        self._rows = tuple(rows)
+        self._info_dict = {
+            row.id: {"JobID": row.id, "State": row.state, "NodeList": row.node or ""} for row in reversed(self._rows)
+        }
+
+    def row(self, name: str, job_id: str | None = None) -> JobRow | None:
+        """The row of the job with this name and, if it is known, this ID: Slurm reuses IDs for others' jobs."""
+        return next((row for row in self._rows if row.name == name and job_id in (None, row.id)), None)
+
+    def named(self, name: str) -> list[JobRow]:
+        """All rows of jobs with this name."""
+        return [row for row in self._rows if row.name == name]
 
     def register_job(self, job_id: str) -> None:
-        """submitit's registry grows forever; our poll knows the open attempts from the database."""
+        """submitit's registry grows forever; our look knows the open attempts from the database."""
 
     def _make_command(self) -> None:
         return None
 
-    def update(self) -> None:
-        self._last_status_check = time.time()
-        self._info_dict.update(self.fed)
+    def update_if_long_enough(self, mode: str) -> None:
+        """Nothing, however it is asked: how often the scheduler is called is decided elsewhere."""
 
     def is_done(self, job_id: str, mode: str = "standard") -> bool:
         """Only a terminal state is an end; an unusual or unknown one isn't."""
@@ -58,25 +73,51 @@ class KbWatcher(slurm.SlurmInfoWatcher):
 
 
 class KbJob(slurm.SlurmJob):  # type: ignore[type-arg,unused-ignore]
-    """A job identified by (folder, id) that never loads a pickle."""
+    """An attempt's job: its folder, whose name is the job's, and its ID. It never loads a pickle.
 
-    watcher = KbWatcher(delay_s=1)
+    Each site has a subclass with its own watcher (`jobs_of`): an ID means nothing elsewhere.
+    """
+
+    watcher: KbWatcher = KbWatcher()
+
+    @property
+    def row(self) -> JobRow | None:
+        """How the last look showed it; None if it didn't."""
+        return self.watcher.row(self.paths.folder.name, self.job_id)
+
+    @property
+    def state(self) -> str:
+        row = self.row
+        return "UNKNOWN" if row is None else row.state
+
+    def done(self, force_check: bool = False) -> bool:
+        return phase_of(self.state) is Phase.ENDED
+
+    def cancel(self, check: bool = True) -> NoReturn:
+        raise NotImplementedError("jobs are cancelled by the backend, within the site's budget of calls")
 
     def _get_outcome_and_result(self) -> NoReturn:
         raise NotImplementedError("a report is collected by the backend, never by submitit")
 
-    def done(self, force_check: bool = False) -> bool:
-        return self.watcher.is_done(self.job_id, mode="force" if force_check else "standard")
+
+def jobs_of(watcher: KbWatcher) -> type[KbJob]:
+    """The class of the jobs that this watcher knows."""
+    return type("KbJob", (KbJob,), {"watcher": watcher})
 
 
 class KbExecutor(slurm.SlurmExecutor):
     """Submits one rendered script from one attempt's directory."""
 
-    job_class = KbJob
-
     def __init__(
-        self, folder: Path, *, script: str, sbatch: Sequence[str], crash_point: Callable[[str], None] = lambda _: None
+        self,
+        folder: Path,
+        *,
+        script: str,
+        sbatch: Sequence[str],
+        jobs: type[KbJob] = KbJob,
+        crash_point: Callable[[str], None] = lambda _: None,
     ) -> None:
+        self.job_class = jobs
         self._script, self._sbatch, self._crash_point = script, tuple(sbatch), crash_point
         super().__init__(folder, max_num_timeout=0)
         self._throttling = 0.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kbslurm.backends.paths import AttemptPaths
 from kbslurm.backends.slurm.commands import Answer, Commands
-from kbslurm.backends.slurm.executor import KbJob
+from kbslurm.backends.slurm.executor import KbWatcher
 from kbslurm.backends.slurm.reader import (
     SACCT_FIELDS,
     SQUEUE_FORMAT,
@@ -56,32 +56,36 @@ class SchedulerAnswers:
 
 
 class JobLookup:
-    """A site's jobs, as its scheduler shows them."""
+    """A site's jobs, as its scheduler shows them. Each look feeds the site's watcher, which has them from then on."""
 
-    def __init__(self, site: Site, commands: Commands, wall: Callable[[], float]) -> None:
-        self._site, self._commands, self._wall = site, commands, wall
+    def __init__(self, site: Site, commands: Commands, wall: Callable[[], float], watcher: KbWatcher) -> None:
+        self._site, self._commands, self._wall, self._watcher = site, commands, wall, watcher
 
     def by_id(self, ids: set[str]) -> SchedulerAnswers:
         """One squeue for all our jobs; sacct for those of these IDs that it no longer shows."""
         queue = self._squeue([])
         if queue is None:
-            return SchedulerAnswers(queue=None, past=None, accounting=self._site.slurm.accounting)
-        KbJob.watcher.feed({id_: row.state for id_, row in queue.by_id.items()})
+            return self._fed(SchedulerAnswers(queue=None, past=None, accounting=self._site.slurm.accounting))
         vanished = sorted(id_ for id_ in ids - set(queue.by_id) if id_.isdigit())
         past = self._sacct_ids(vanished) if vanished else JobRows(by_id={}, complete=True)
-        return SchedulerAnswers(queue=queue, past=past, accounting=self._site.slurm.accounting)
+        return self._fed(SchedulerAnswers(queue=queue, past=past, accounting=self._site.slurm.accounting))
 
     def by_name(self, name: JobName, paths: AttemptPaths) -> SchedulerAnswers:
         """Every job with this name, since shortly before its attempt's manifest was written."""
         queue = self._squeue([f"--name={name}"])
         if not self._site.slurm.accounting:
-            return SchedulerAnswers(queue=queue, past=None, accounting=False)
+            return self._fed(SchedulerAnswers(queue=queue, past=None, accounting=False))
         try:
             since = paths.manifest.stat().st_mtime
         except OSError:
             since = self._wall() - 2 * 86_400
         start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since - LOOK_BACK_S))
-        return SchedulerAnswers(queue=queue, past=self._sacct([f"--name={name}", "-S", start]), accounting=True)
+        past = self._sacct([f"--name={name}", "-S", start])
+        return self._fed(SchedulerAnswers(queue=queue, past=past, accounting=True))
+
+    def _fed(self, answers: SchedulerAnswers) -> SchedulerAnswers:
+        self._watcher.feed(answers.rows())
+        return answers
 
     def _squeue(self, which: Sequence[str]) -> JobRows | None:
         answer = self.asked("squeue", ["--me", "-h", "-r", "-t", "all", "-o", SQUEUE_FORMAT, *which])
