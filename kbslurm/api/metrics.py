@@ -185,7 +185,7 @@ class _Rows(Collector):
         queue = GaugeMetricFamily("kbslurm_api_runs_waiting", "Queued runs, from the database", labels=["gpu"])
         for gpu, count in waiting.items():
             queue.add_metric([gpu], count)
-        led = GaugeMetricFamily("kbslurm_api_daemon_leads", "1 while some daemon holds the lease, from the database")
+        led = GaugeMetricFamily("kbslurm_api_daemon_leads", "1 while some daemon or timer leads, from the database")
         led.add_metric([], 1 if leads else 0)
         return [up, queue, led]
 
