@@ -9,7 +9,7 @@ BIN     := .venv/bin
 PY      := $(BIN)/python
 READY   := .venv/.kbslurm-ready
 SLURM   ?= 22.05,24.11,26.05
-FAULTS  ?= hangs or controller_is_down or accounting or slurmd_that_dies or held or from_outside or requeued or memory or \
+FAULTS  ?= hangs or is_down or slurmd_that_dies or held or from_outside or requeued or memory or \
         judge_that or preempted or folder_that_cant
 CLUSTER ?= .cluster/interactive
 comma   := ,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kbslurm.domain import waiting
 from kbslurm.domain.placement import BUDGET_SPENT
 from kbslurm_bot import cards
 from kbslurm_bot.cards import Picture, ScoreContext, Shown
@@ -63,8 +64,10 @@ RANKED = verdict("passed", score_s=41.8e-6, low_s=41.7e-6, high_s=42.0e-6, ranke
 HOME = {"backend": "cluster", "why": "cluster had a free slot"}
 AWAY = {"backend": "modal", "why": "cluster is down (*no* answer)"}
 PROGRESS = {"phase": "test", "done": 12, "of": 17}
+LIMIT = "cluster: the limit on our jobs there is reached (QOSMaxSubmitJobPerUserLimit)"
 CASES = {
     "waiting": Shown(full=full(run("queued"), run("launching", "A100")), owner=501),
+    "unsent": Shown(full=full(run("launching", waits_for=waiting.put_off(LIMIT, together=True))), owner=501),
     "running": Shown(full=full(run("running", progress=PROGRESS, attempts=[HOME])), owner=501),
     "elsewhere": Shown(
         full=full(

@@ -214,7 +214,9 @@ def test_a_job_that_somebody_ends_from_outside_is_tried_again(walk: Walk) -> Non
 def test_a_job_that_is_requeued_from_outside_is_told_so(walk: Walk) -> None:
     walk.stage.submit(sleeping(6), gpus=["H100"])
     with walk.daemon():
-        control.as_root("scontrol", "requeue", job_of(walk.wait_began()))
+        job = job_of(walk.wait_began())
+        control.as_root("scontrol", "update", f"jobid={job}", "requeue=1")  # against our --no-requeue
+        control.as_root("scontrol", "requeue", job)
         walk.is_well(attempts=2)
     assert walk.gave_up().startswith("it was requeued from outside")
 
