@@ -31,11 +31,13 @@ from kbslurm.backends.slurm.doctor.partitions import Partition
 from kbslurm.backends.slurm.doctor.site_file import Wishes
 from kbslurm.backends.slurm.doctor.survey import Survey
 from kbslurm.cli.operator import doctor_local
+from kbslurm.cli.operator.site_render import script_of
 from kbslurm.config import shared_folders, sites
 from kbslurm.config.settings import load as load_config
 from kbslurm.domain.finding import Finding, Grade, worst
 from kbslurm.domain.site import Container, GpuType, Paths, Poll, Scheduler, Site
 from kbslurm.errors import Misconfigured
+from kbslurm.flow.script_notes import notes_on
 from kbslurm_eval.shared.wire import WIRE_VERSION, Isolation, Report
 from tests.services import SHELLCHECK, needs
 
@@ -549,4 +551,28 @@ def test_what_site_says_can_be_read(tmp_path: Path) -> None:
 
     assert {"example", "bunya"} <= {row["name"] for row in json.loads(said("site", "list", "--json"))}
     assert "paths.shared_root" in said("site", "show", "example")
-    assert "is valid" in said("site", "check", "example")
+    checked = said("site", "check", "bunya")
+    assert "is valid" in checked
+    assert "kbslurm site render bunya H100" in checked and "  #SBATCH --gres=gpu:h100:1" in checked
+    plain = said("site", "render", "bunya", "h100", "--plain")
+    told = json.loads(said("site", "render", "bunya", "h100", "--json"))
+    assert json.loads(said("site", "check", "bunya", "--json"))["scripts"]["H100"] == plain == told["script"]
+    shown = said("site", "render", "bunya", "H100")
+    assert "".join(line + "\n" for line in shown.splitlines() if not line.startswith("#: ")) == plain
+    notes = {plain.splitlines()[note["line"] - 1]: note["text"] for note in told["notes"]}
+    assert notes["#SBATCH --qos=gpu"] == "[gpus.H100] qos"
+    assert "the problem's limits" in notes[next(line for line in notes if " --time=" in line)]
+    a_test = json.loads(said("site", "render", "bunya", "H100", "--mode", "test", "--json"))["script"]
+    assert a_test != plain and a_test.splitlines()[0] == "#!/bin/sh"
+    subprocess.run(["sh", "-n"], input=shown, text=True, check=True)
+
+
+def test_every_line_that_a_sites_file_decides_says_where_it_comes_from() -> None:
+    for name in ("example", "bunya", "alliance", "della"):
+        site = sites.load_all(shared_folders.path("site-configs"), [name])[0]
+        for gpu in site.gpus.values():
+            script = script_of(site, gpu.name, "leaderboard")
+            noted = {note.line for note in notes_on(script, site, gpu)}
+            bare = [n for n, line in enumerate(script.splitlines(), 1) if line.startswith("#SBATCH") and n not in noted]
+            told = [script.splitlines()[n - 1].split("=")[0] for n in bare]
+            assert told == ["#SBATCH --output"], "every request but the log's place has a note"

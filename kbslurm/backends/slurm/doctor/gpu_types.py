@@ -98,6 +98,7 @@ def request_finding(checkup: Checkup, gpu: GpuType) -> Finding:
             time_limit_s=60,
             memory_bytes=1 << 30,
             templates=checkup.templates,
+            charged=checkup.charged,
         )
         make_folder(folder)
         (folder / "job.sh").write_text(text, encoding="utf-8")
