@@ -134,6 +134,8 @@ def start(
             if there.options != options:
                 raise NotUp(f"A cluster with other options is up in {folder}: stop it first.")
             return there
+        if options.cgroups and (why := no_cgroups()):
+            raise NotUp(f"The cluster can't have control groups: {why}.")
         binds = _binds(folder, options, torch=torch)
         tree.check_host()
         _clear(folder)
@@ -266,7 +268,7 @@ def _settle(folder: Path, lower: Path, options: conf_slurm.Options, binds: Seque
     ns.make_private()
     root = ns.overlay(lower, folder)
     tmpfs = {"/tmp": "mode=1777", "/run": "mode=755", "/scratch": "mode=1777,size=64m"}
-    ns.furnish(root, conf_slurm.devices(), tmpfs=tmpfs)
+    ns.furnish(root, conf_slurm.devices(), tmpfs=tmpfs, cgroups=options.cgroups)
     for one in binds:
         ns.bind(one, root)
     for name, content in conf_slurm.site(options).items():
@@ -348,6 +350,35 @@ def _end(cluster: Cluster) -> None:
             os.close(handle)
 
 
+CGROUPS = Path("/sys/fs/cgroup")
+CONTROLLERS = ("freezer", "memory", "devices", "cpuacct")
+
+
+def no_cgroups() -> str:
+    """Why a cluster with --cgroups can't be had on this machine; empty if it can."""
+    if (CGROUPS / "cgroup.controllers").exists():
+        return "this machine has version 2 only, of which Slurm wants systemd or a tree delegated to each slurmd"
+    lacking = [name for name in CONTROLLERS if not (CGROUPS / name / "cgroup.procs").exists()]
+    if lacking:
+        return f"{CGROUPS} has no {', '.join(lacking)}"
+    probe = CGROUPS / "freezer" / f"kbslurm-{os.getpid()}"
+    try:
+        probe.mkdir()
+        probe.rmdir()
+    except OSError as trouble:
+        return f"no group can be made in {probe.parent}: {trouble.strerror}"
+    used = [group for group in CGROUPS.glob("*/slurm_*/**/cgroup.procs") if group.read_text().strip()]
+    return f"another cluster has its jobs in {used[0].parent}" if used else ""
+
+
+def _remove_groups() -> None:
+    """The groups of a cluster that has ended; the kernel keeps those in which something still runs."""
+    for top in CGROUPS.glob("*/slurm_*"):
+        for group in sorted((one for one in (top, *top.rglob("*")) if one.is_dir()), reverse=True):
+            with suppress(OSError):
+                group.rmdir()
+
+
 def _clear(folder: Path) -> None:
     for name in OURS:
         tree.remove(folder / name)
@@ -362,6 +393,8 @@ def stop(folder: Path, *, keep_logs: bool = False) -> bool:
         cluster = recorded(folder)
         if cluster is not None:
             _end(cluster)
+            if cluster.options.cgroups:
+                _remove_groups()
         for name in OURS:
             if not (keep_logs and name == "logs"):
                 tree.remove(folder / name)
@@ -630,16 +663,43 @@ def _let_kb_in() -> None:
 
 
 def _of_node(node: str) -> list[int]:
-    """The processes of jobs on one node, and the step daemons above them."""
-    found: set[int] = set()
+    """Every process of this node's jobs: the step daemons, what they started, and what is in the jobs' control groups.
+
+    A container's processes have an environment of their own; they are found by whose children they are, or whose
+    session they share.
+    """
+    parents, sessions, found = {}, {}, set[int]()
     for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if f"SLURMD_NODENAME={node}\0".encode() in (entry / "environ").read_bytes() + b"\0":
-                found.add(int(entry.name))
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                if (Path("/proc") / str(parent) / "comm").read_text().startswith("slurmstepd"):
-                    found.add(parent)
-    return sorted(found)
+        with suppress(OSError, ValueError):
+            pid, fields = int(entry.name), (entry / "stat").read_text().rpartition(")")[2].split()
+            parents[pid], sessions[pid] = int(fields[1]), int(fields[3])
+            steps = (entry / "comm").read_text().startswith("slurmstepd")
+            mine = f"SLURMD_NODENAME={node}\0".encode() in (entry / "environ").read_bytes() + b"\0"
+            grouped = re.search(rf"/(slurm_{node}|{node}_\w+)(/|$)", (entry / "cgroup").read_text(), re.MULTILINE)
+            if mine or (grouped and not (entry / "comm").read_text().startswith("slurmd")):
+                found.add(pid)
+                if not steps and parents[pid] > 1:
+                    above = Path("/proc") / str(parents[pid]) / "comm"
+                    found |= {parents[pid]} if above.read_text().startswith("slurmstepd") else set()
+    before: set[int] = set()
+    while before != found:
+        before = set(found)
+        led = {sessions[pid] for pid in found if pid in sessions} - {sessions.get(1, 1), 0}
+        found |= {pid for pid in parents if parents[pid] in found or sessions[pid] in led}
+    return sorted(found - {1, os.getpid()})
+
+
+def _cut_power(node: str) -> None:
+    """End every process of a node's jobs at once: all are stopped first, so that none starts another meanwhile."""
+    held: set[int] = set()
+    while more := set(_of_node(node)) - held:
+        for one in more:
+            with suppress(ProcessLookupError):
+                os.kill(one, signal.SIGSTOP)
+        held |= more
+    for one in held:
+        with suppress(ProcessLookupError):
+            os.kill(one, signal.SIGKILL)
 
 
 def control(action: str, name: str, timeout_s: float) -> int:
@@ -653,9 +713,7 @@ def control(action: str, name: str, timeout_s: float) -> int:
             raise NotUp("A whole node can only be killed (start it again with: start slurmd:NODE).")
         node = name.removeprefix("node:")
         control("kill", f"slurmd:{node}", timeout_s)
-        for one in _of_node(node):
-            with suppress(ProcessLookupError):
-                os.kill(one, signal.SIGKILL)
+        _cut_power(node)
         return 0
     if name not in daemons():
         raise NotUp(f"There is no daemon {name}: {', '.join(daemons())}, node:NODE.")
@@ -705,6 +763,8 @@ def _arguments() -> argparse.ArgumentParser:
         "--min-job-age", type=int, default=300, metavar="S", help="after how long ended jobs are forgotten"
     )
     one.add_argument("--slurmd-timeout", type=int, default=20, metavar="S", help="after how long a silent node is down")
+    one.add_argument("--cgroups", action="store_true", help="limits by control groups: memory, devices, processes")
+    one.add_argument("--private-tmp", action="store_true", help="job_container/tmpfs: a /tmp and /dev/shm per job")
     one.add_argument("--no-accounting", action="store_true", help="without slurmdbd: sacct doesn't work")
     one.add_argument("--conf", action="append", default=[], metavar="LINE", help="one more line of slurm.conf")
     one.add_argument("--with-pid", type=int, metavar="PID", help="end the cluster when this process is gone")
@@ -728,6 +788,23 @@ def _arguments() -> argparse.ArgumentParser:
     return parser
 
 
+def _what_next(folder: Path) -> str:
+    """What to type once the cluster is up."""
+    me = f"python3 {Path(__file__).resolve().relative_to(CHECKOUT)}"
+    usual = folder.resolve() == CHECKOUT / ".cluster" / "interactive"
+    inside = "make cluster-shell" if usual else f"{me} shell --dir {folder}"
+    return "\n".join(
+        [
+            f"  {inside:44} a shell on its login node, as kb; there, for example:",
+            "      sinfo; sbatch --gres=gpu:h100:1 --wrap='hostname; env | grep SLURM'; squeue",
+            "      kbslurm doctor --site /kb/src/tests/cluster/site.toml --live",
+            f"  {f'{me} status --dir {folder}':44} what runs",
+            f"  {f'{me} ctl --dir {folder} kill node:h1':44} a node loses power; start slurmd:h1 brings it back",
+            f"  {'make cluster-down' if usual else f'{me} stop --dir {folder}':44} the end of it",
+        ]
+    )
+
+
 def _told(given: argparse.Namespace, call: list[str]) -> int:
     """Run one of this file's own commands inside, as root."""
     return enter(given.dir, [*INSIDE, *call], user="root", cwd="/", env={})
@@ -741,6 +818,8 @@ def _perform(given: argparse.Namespace) -> int:
                 accounting=not given.no_accounting,
                 min_job_age_s=given.min_job_age,
                 slurmd_timeout_s=given.slurmd_timeout,
+                cgroups=given.cgroups,
+                private_tmp=given.private_tmp,
                 extra=tuple(given.conf),
             )
             began = time.monotonic()
@@ -748,6 +827,8 @@ def _perform(given: argparse.Namespace) -> int:
             tree.say(f"Slurm {options.slurm} is up in {given.dir} ({time.monotonic() - began:.1f} s)")
             if given.json:
                 print(json.dumps(asdict(cluster)))
+            else:
+                print(_what_next(given.dir))
             return 0
         case "exec" | "shell":
             env = dict(one.partition("=")[::2] for one in given.env)

@@ -16,6 +16,7 @@ import pytest
 
 from kbslurm.backends.slurm.doctor import (
     gpu_types,
+    limits,
     login_node,
     node,
     node_facts,
@@ -97,16 +98,70 @@ def test_a_real_clusters_first_file_can_be_read_and_suits_it(tmp_path: Path) -> 
     site = sites.load(file)
     assert site.name == "kbtest"
     assert {name: (gpu.partition, gpu.request, gpu.count, gpu.whole) for name, gpu in site.gpus.items()} == {
-        "H100": ("gpu-h100", "--gres=gpu:h100:1", 6, True),
-        "A100": ("gpu-a100", "--gres=gpu:a100:1", 6, True),
+        "H100": ("gpu-h100", "--gres=gpu:h100:1", 4, True),
+        "A100": ("gpu-a100", "--gres=gpu:a100:1", 4, True),
         "1g.10gb": ("mig", "--gres=gpu:1g.10gb:1", 2, False),
     }
     assert {gpu.account for gpu in site.gpus.values()} == {"contest"}
+    assert "# ? of the 6 in gpu-h100: how many may be ours at once\ncount = 4" in file.read_text()
+    asked = site_file.toml_of(found, Wishes(shared_root="/shared", counts={"H100": 1, "A100": 99}))
+    assert re.findall(r"^(?:# [?] of the .*|count = .*)$", asked, re.MULTILINE) == [f"count = {n}" for n in (2, 6, 1)]
     only = site_file.toml_of(found, Wishes(shared_root="/shared", gpus=("H100",)))
     assert "[gpus.H100]" in only
     assert "A100" not in only
     with pytest.raises(Misconfigured, match="no usable GPU"):
         site_file.toml_of(dataclasses.replace(found, partitions=()), Wishes(shared_root="/shared"))
+
+
+ASSOC = """\
+root|||||||||
+contest||||||5|||root
+contest|kb||||9|||gres/gpu=3|
+contest|other|||1|1||||
+spare||||||||gres/gpu:h100=2|root
+spare|kb||short||||||
+"""
+QOS = """\
+normal||||||||
+short|2|20||||gres/gpu=4||
+busy|||||||1|
+"""
+
+
+def test_max_open_and_count_are_held_to_what_accounting_allows() -> None:
+    told = limits.read_limits(ASSOC, QOS, user="kb", default_account="contest")
+
+    def said(*gpus: GpuType, partition_qos: dict[str, str] | None = None) -> list[tuple[str, str]]:
+        site = Site(name="x", paths=Paths(shared_root=PurePosixPath("/x")), gpus={gpu.name: gpu for gpu in gpus})
+        found = limits.findings_of(site, told, partition_qos)
+        assert all(one.remedy or one.grade is Grade.PASS for one in found)
+        return [(one.where, one.text) for one in found]
+
+    h100 = GpuType(name="H100", request="--gres=gpu:h100:1", count=4, max_open=8)
+    a100 = GpuType(name="A100", request="--gres=gpu:a100:1", count=2, max_open=4)
+    assert said(h100, a100) == [
+        ("H100, A100", "account contest allows 9 submitted jobs (MaxSubmitJobs), but max_open is 12 in total"),
+        ("H100, A100", "account contest lets 5 jobs run at once (GrpJobs), but count is 6 in total"),
+        ("H100, A100", "account contest allows 3 GPUs at once (GrpTRES), but count is 6 in total"),
+    ]
+    spare = dataclasses.replace(h100, account="spare"), dataclasses.replace(a100, account="spare")
+    assert said(*spare) == [
+        ("H100", "account spare allows 2 h100 GPUs at once (GrpTRES), but count is 4 in total"),
+        ("H100, A100", "QOS short lets 2 jobs run at once (MaxJobsPerUser), but count is 6 in total"),
+        ("H100, A100", "QOS short allows 4 GPUs at once (MaxTRESPerUser), but count is 6 in total"),
+    ]
+    few = dataclasses.replace(h100, count=2, max_open=3, partition="gpu")
+    assert said(few) == [("", "max_open and count are within those of account contest, QOS normal")]
+    assert "QOS busy lets 1 jobs" in said(few, partition_qos={"gpu": "busy"})[0][1]
+
+
+def test_a_job_that_the_cluster_changed_is_told_by_what_it_got() -> None:
+    gpu = GpuType(name="H100", partition="gpu,gpu2", qos="")
+    assert gpu_types.rewritten(gpu, "partition", "gpu2") is None
+    assert gpu_types.rewritten(gpu, "qos", "normal") is None, "it asked for none"
+    found = gpu_types.rewritten(gpu, "partition", "gpu_owners")
+    assert found is not None and found.grade is Grade.CAUTION
+    assert "gpu,gpu2 but get gpu_owners" in found.text and '"gpu_owners"' in found.remedy
 
 
 def test_a_first_file_of_odd_words_can_still_be_read(tmp_path: Path) -> None:

@@ -1,0 +1,80 @@
+"""A cluster whose jobs are in control groups: memory, devices and processes are limited by the kernel."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kbslurm.daemon.clock import WallClock
+from tests.cluster.inside.site import site_text
+from tests.cluster.inside.test_doctor import WAIT, doctor, grades, written
+from tests.cluster.inside.walk import example, submission, walk_at
+from tests.flow.stage import Stage
+
+pytestmark = pytest.mark.cluster_options("--cgroups")
+
+OPENS = """#!/bin/sh
+for device in /dev/kbgpu-h100-*; do
+    python3 -c 'import errno, os, sys
+try: os.open(sys.argv[1], os.O_RDONLY)
+except OSError as error: print(sys.argv[1][-1], errno.errorcode[error.errno])' "$device"
+done
+echo "mine: $SLURM_JOB_GPUS"
+"""
+# More than a job of TIGHT has, less than the problem lets a submission use: the judge has nothing against it.
+HUNGRY = "import time\nheld = bytearray(700 << 20)\ntime.sleep(60)\n" + submission("accepted/by_row.py")
+TIGHT = """
+[gpus.TIGHT]
+request = "--gres=gpu:h100:1"
+partition = "gpu-h100"
+vendor = "none"
+image = "cpu"
+memory = "500M"
+"""
+
+
+def test_a_job_reaches_its_own_devices_only(tmp_path: Path) -> None:
+    """The stand-ins have no driver: opening one's own ends in ENXIO, another's is refused before that."""
+    folder = Path("/shared/cgroups")
+    folder.mkdir(exist_ok=True)
+    (folder / "opens.sh").write_text(OPENS)
+    argv = ["sbatch", "-W", "-p", "gpu-h100", "--gres=gpu:h100:1", "--mem=100M", f"--output={folder}/out"]
+    subprocess.run([*argv, str(folder / "opens.sh")], check=True, timeout=120, capture_output=True)
+    *told, mine = (folder / "out").read_text().splitlines()
+    own = mine.removeprefix("mine: ")
+    assert told == [f"{number} {'ENXIO' if str(number) == own else 'EPERM'}" for number in range(3)]
+
+
+def test_doctor_finds_nothing_missing_and_level_three_is_achieved(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    stage = Stage.build(database_url, gpus=("H100",), clock=WallClock(), board="plain")
+    stage.store.boards.add("strict", example(), gpus=["A100"], min_isolation=3, now=stage.clock.now())
+    stage.close()
+    folder = Path("/shared/doctor/grouped")
+    code, found = doctor(written(folder, site_text(folder)), "--live", *WAIT)
+    assert code == 0, found
+    assert grades(found, "FAIL") == set(), found
+    for name in ("device isolation", "memory limit"):
+        assert found["", name]["grade"] == "PASS", found["", name]
+    assert "control group" in found["", "memory limit"]["text"]
+    for gpu in ("H100", "A100"):
+        assert "control group" in found[gpu, "memory on the node"]["text"]
+        assert found[gpu, "memory on the node"]["grade"] == "PASS"
+        achieved = found[gpu, "isolation achieved"]
+        assert (achieved["grade"], achieved["text"][:7]) == ("PASS", "level 3"), achieved
+
+
+def test_a_job_that_the_kernel_ends_for_its_memory_is_told_by_slurm(database_url: str) -> None:
+    with walk_at(database_url, Path("/shared/grouped"), gpus=("H100", "TIGHT"), more=TIGHT) as walk:
+        walk.stage.submit(HUNGRY, gpus=["TIGHT"])
+        with walk.daemon():
+            (run,) = walk.wait_ended(1)
+        (attempt, *_) = walk.attempts()
+    assert run["state"] in ("scored", "failed"), run
+    assert attempt["ending"] == "memory", attempt
+    state = subprocess.run(["sacct", "-n", "-X", "-P", "-o", "State", "--name", attempt["name"]], capture_output=True)
+    assert state.stdout.decode().split() == ["OUT_OF_MEMORY"]
