@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
+from kbslurm.backends.paths import AttemptPaths
+from kbslurm.backends.slurm import evidence
+from kbslurm.backends.slurm.reader import JobRow, Phase, ending_of
 from kbslurm.daemon.clock import WallClock
+from kbslurm.domain.run import Ending, JobName
 from tests.cluster.inside.site import site_text
 from tests.cluster.inside.test_doctor import WAIT, doctor, grades, written
-from tests.cluster.inside.walk import example, submission, walk_at
+from tests.cluster.inside.walk import example
 from tests.flow.stage import Stage
 
 pytestmark = pytest.mark.cluster_options("--cgroups")
@@ -23,19 +28,13 @@ except OSError as error: print(sys.argv[1][-1], errno.errorcode[error.errno])' "
 done
 echo "mine: $SLURM_JOB_GPUS"
 """
-# More than a job of TIGHT has, less than the problem lets a submission use: the judge has nothing against it.
-HUNGRY = "import time\nheld = bytearray(700 << 20)\ntime.sleep(60)\n" + submission("accepted/by_row.py")
-TIGHT = """
-[gpus.TIGHT]
-request = "--gres=gpu:h100:1"
-partition = "gpu-h100"
-vendor = "none"
-image = "cpu"
-memory = "500M"
+HUNGRY = """#!/bin/sh
+python3 -c 'held = bytearray(400 << 20); print("it had room")'
+echo "ended with $?"
 """
 
 
-def test_a_job_reaches_its_own_devices_only(tmp_path: Path) -> None:
+def test_a_job_reaches_its_own_devices_only() -> None:
     """The stand-ins have no driver: opening one's own ends in ENXIO, another's is refused before that."""
     folder = Path("/shared/cgroups")
     folder.mkdir(exist_ok=True)
@@ -68,13 +67,19 @@ def test_doctor_finds_nothing_missing_and_level_three_is_achieved(
         assert (achieved["grade"], achieved["text"][:7]) == ("PASS", "level 3"), achieved
 
 
-def test_a_job_that_the_kernel_ends_for_its_memory_is_told_by_slurm(database_url: str) -> None:
-    with walk_at(database_url, Path("/shared/grouped"), gpus=("H100", "TIGHT"), more=TIGHT) as walk:
-        walk.stage.submit(HUNGRY, gpus=["TIGHT"])
-        with walk.daemon():
-            (run,) = walk.wait_ended(1)
-        (attempt, *_) = walk.attempts()
-    assert run["state"] in ("scored", "failed"), run
-    assert attempt["ending"] == "memory", attempt
-    state = subprocess.run(["sacct", "-n", "-X", "-P", "-o", "State", "--name", attempt["name"]], capture_output=True)
-    assert state.stdout.decode().split() == ["OUT_OF_MEMORY"]
+def test_what_the_kernel_ends_for_its_memory_is_told_by_slurm_and_read_by_us() -> None:
+    paths = AttemptPaths(root=Path("/shared"), name=JobName("kb-hungry"))
+    paths.dir.mkdir()
+    (paths.dir / "job.sh").write_text(HUNGRY)
+    argv = ["sbatch", "-W", "--parsable", "--mem=100M", f"--output={paths.log}", str(paths.dir / "job.sh")]
+    done = subprocess.run(argv, timeout=120, capture_output=True, text=True, check=False)
+    log = paths.log.read_text()
+    assert "it had room" not in log and "ended with 137" in log
+    assert evidence.slurm_said_memory(paths), log
+    told = ["sacct", "-n", "-X", "-P", "-o", "State", "-j", done.stdout.strip()]
+    give_up = time.monotonic() + 60
+    while subprocess.run(told, capture_output=True, text=True, check=False).stdout.strip() != "OUT_OF_MEMORY":
+        assert time.monotonic() < give_up, "sacct doesn't say so"
+        time.sleep(0.2)
+    row = JobRow(id="1", name="kb-hungry", state="OUT_OF_MEMORY")
+    assert (row.phase, ending_of(row.state, claimed=True)) == (Phase.ENDED, Ending.MEMORY)

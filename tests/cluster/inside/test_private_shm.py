@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.inside.walk import submission, walk_at
 
 pytestmark = pytest.mark.cluster_options("--private-tmp")
-KEPT = Path(f"/var/tmp/.kb-images-{os.getuid()}")  # noqa: S108 - what the supervisor remembers of images, node by node
+KEPT = Path(f"/var/tmp/.kb-images-{os.getuid()}")
 
 
 def test_an_images_digest_is_taken_once_per_node_though_every_job_has_its_own_shared_memory(database_url: str) -> None:
@@ -31,4 +31,4 @@ def test_an_images_digest_is_taken_once_per_node_though_every_job_has_its_own_sh
         rows = walk.stage.rows("SELECT detail FROM verdict ORDER BY run_id")
     digests = [row["detail"]["host"]["image_digest"] for row in rows]
     assert digests[0] != digests[1] == "tree:remembered"
-    assert not list(Path("/dev/shm").glob(".kb-images-*")), "the login node's own shared memory isn't the jobs'"  # noqa: S108
+    assert not list(Path("/dev/shm").glob(".kb-images-*")), "the login node's own shared memory isn't the jobs'"
