@@ -40,7 +40,7 @@ from typing import Any, NoReturn
 CHECKOUT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(CHECKOUT))  # run as a script there is no package yet
 
-from tests.cluster import conf_slurm, tree  # noqa: E402
+from tests.cluster import conf_slurm, host_groups, power, tree  # noqa: E402
 from tests.cluster import tree_namespaces as ns  # noqa: E402
 
 PATH = "/kb/venv/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
@@ -134,7 +134,7 @@ def start(
             if there.options != options:
                 raise NotUp(f"A cluster with other options is up in {folder}: stop it first.")
             return there
-        if options.cgroups and (why := no_cgroups()):
+        if options.cgroups and (why := host_groups.lacking()):
             raise NotUp(f"The cluster can't have control groups: {why}.")
         binds = _binds(folder, options, torch=torch)
         tree.check_host()
@@ -350,35 +350,6 @@ def _end(cluster: Cluster) -> None:
             os.close(handle)
 
 
-CGROUPS = Path("/sys/fs/cgroup")
-CONTROLLERS = ("freezer", "memory", "devices", "cpuacct")
-
-
-def no_cgroups() -> str:
-    """Why a cluster with --cgroups can't be had on this machine; empty if it can."""
-    if (CGROUPS / "cgroup.controllers").exists():
-        return "this machine has version 2 only, of which Slurm wants systemd or a tree delegated to each slurmd"
-    lacking = [name for name in CONTROLLERS if not (CGROUPS / name / "cgroup.procs").exists()]
-    if lacking:
-        return f"{CGROUPS} has no {', '.join(lacking)}"
-    probe = CGROUPS / "freezer" / f"kbslurm-{os.getpid()}"
-    try:
-        probe.mkdir()
-        probe.rmdir()
-    except OSError as trouble:
-        return f"no group can be made in {probe.parent}: {trouble.strerror}"
-    used = [group for group in CGROUPS.glob("*/slurm_*/**/cgroup.procs") if group.read_text().strip()]
-    return f"another cluster has its jobs in {used[0].parent}" if used else ""
-
-
-def _remove_groups() -> None:
-    """The groups of a cluster that has ended; the kernel keeps those in which something still runs."""
-    for top in CGROUPS.glob("*/slurm_*"):
-        for group in sorted((one for one in (top, *top.rglob("*")) if one.is_dir()), reverse=True):
-            with suppress(OSError):
-                group.rmdir()
-
-
 def _clear(folder: Path) -> None:
     for name in OURS:
         tree.remove(folder / name)
@@ -394,7 +365,7 @@ def stop(folder: Path, *, keep_logs: bool = False) -> bool:
         if cluster is not None:
             _end(cluster)
             if cluster.options.cgroups:
-                _remove_groups()
+                host_groups.remove()
         for name in OURS:
             if not (keep_logs and name == "logs"):
                 tree.remove(folder / name)
@@ -662,46 +633,6 @@ def _let_kb_in() -> None:
         os.chown(path, account.pw_uid, account.pw_gid)
 
 
-def _of_node(node: str) -> list[int]:
-    """Every process of this node's jobs: the step daemons, what they started, and what is in the jobs' control groups.
-
-    A container's processes have an environment of their own; they are found by whose children they are, or whose
-    session they share.
-    """
-    parents, sessions, found = {}, {}, set[int]()
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError, ValueError):
-            pid, fields = int(entry.name), (entry / "stat").read_text().rpartition(")")[2].split()
-            parents[pid], sessions[pid] = int(fields[1]), int(fields[3])
-            steps = (entry / "comm").read_text().startswith("slurmstepd")
-            mine = f"SLURMD_NODENAME={node}\0".encode() in (entry / "environ").read_bytes() + b"\0"
-            grouped = re.search(rf"/(slurm_{node}|{node}_\w+)(/|$)", (entry / "cgroup").read_text(), re.MULTILINE)
-            if mine or (grouped and not (entry / "comm").read_text().startswith("slurmd")):
-                found.add(pid)
-                if not steps and parents[pid] > 1:
-                    above = Path("/proc") / str(parents[pid]) / "comm"
-                    found |= {parents[pid]} if above.read_text().startswith("slurmstepd") else set()
-    before: set[int] = set()
-    while before != found:
-        before = set(found)
-        led = {sessions[pid] for pid in found if pid in sessions} - {sessions.get(1, 1), 0}
-        found |= {pid for pid in parents if parents[pid] in found or sessions[pid] in led}
-    return sorted(found - {1, os.getpid()})
-
-
-def _cut_power(node: str) -> None:
-    """End every process of a node's jobs at once: all are stopped first, so that none starts another meanwhile."""
-    held: set[int] = set()
-    while more := set(_of_node(node)) - held:
-        for one in more:
-            with suppress(ProcessLookupError):
-                os.kill(one, signal.SIGSTOP)
-        held |= more
-    for one in held:
-        with suppress(ProcessLookupError):
-            os.kill(one, signal.SIGKILL)
-
-
 def control(action: str, name: str, timeout_s: float) -> int:
     """Do something to a daemon; comes back when it's done (started slurmctld answers, stopped processes are gone)."""
     deadline = time.monotonic() + timeout_s
@@ -713,7 +644,7 @@ def control(action: str, name: str, timeout_s: float) -> int:
             raise NotUp("A whole node can only be killed (start it again with: start slurmd:NODE).")
         node = name.removeprefix("node:")
         control("kill", f"slurmd:{node}", timeout_s)
-        _cut_power(node)
+        power.cut(node)
         return 0
     if name not in daemons():
         raise NotUp(f"There is no daemon {name}: {', '.join(daemons())}, node:NODE.")
