@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
+NO_GROUPS = "The cluster can't have control groups"
 CONTROLLERS = ("freezer", "memory", "devices", "cpuacct")
 
 

@@ -135,7 +135,7 @@ def start(
                 raise NotUp(f"A cluster with other options is up in {folder}: stop it first.")
             return there
         if options.cgroups and (why := host_groups.lacking()):
-            raise NotUp(f"The cluster can't have control groups: {why}.")
+            raise NotUp(f"{host_groups.NO_GROUPS}: {why}.")
         binds = _binds(folder, options, torch=torch)
         tree.check_host()
         _clear(folder)

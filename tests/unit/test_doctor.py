@@ -113,6 +113,42 @@ def test_a_real_clusters_first_file_can_be_read_and_suits_it(tmp_path: Path) -> 
         site_file.toml_of(dataclasses.replace(found, partitions=()), Wishes(shared_root="/shared"))
 
 
+def test_site_init_takes_a_few_gpus_and_asks_on_a_terminal(tmp_path: Path) -> None:
+    answers = {
+        "sinfo": f'[ "$1" = -V ] && echo "slurm-wlm 24.11.5" || cat {TOLD}/sinfo.txt',
+        "scontrol": f'[ "$2" = config ] && cat {TOLD}/config.txt || cat {TOLD}/partitions.txt',
+        "sacctmgr": f"cat {TOLD}/associations.txt",
+    }
+    for tool, body in answers.items():
+        (tmp_path / tool).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / tool).chmod(0o755)
+    file = tmp_path / "sites" / "here.toml"
+    words = ["site", "init", "--bin-dir", str(tmp_path), "--out", str(file), "--shared-root", "/shared", "--force"]
+
+    def counts(*more: str, typed: str | None = None) -> tuple[dict[str, int], str]:
+        keyboard, ours = os.openpty()  # what is typed, and the terminal that reads it
+        os.write(keyboard, (typed or "").encode())
+        done = subprocess.run(
+            [sys.executable, "-m", "kbslurm", *words, *more],
+            env={**os.environ, "KBSLURM_STATE_DIR": str(tmp_path)},
+            stdin=subprocess.DEVNULL if typed is None else ours,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        os.close(ours)
+        os.close(keyboard)
+        assert done.returncode == 0, done.stderr
+        return {name: gpu.count for name, gpu in sites.load(file).gpus.items()}, done.stderr
+
+    assert counts()[0] == {"1g.10gb": 2, "A100": 4, "H100": 4}
+    assert counts("--count", "3")[0] == {"1g.10gb": 2, "A100": 3, "H100": 3}
+    found, asked = counts(typed="1\n99\n5\n\n")
+    assert found == {"1g.10gb": 1, "A100": 5, "H100": 4}
+    assert "A100: 6 in partition gpu-a100. How many may the competition use at once? [4]" in asked
+
+
 ASSOC = """\
 root|||||||||
 contest||||||5|||root

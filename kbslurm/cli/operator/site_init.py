@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import click
 import typer
 
 from kbslurm.cli.arguments import Json
@@ -96,5 +95,8 @@ def _asked_count(kind: Kind) -> int:
     """How many GPUs of this type may be ours, from whoever sits at the terminal."""
     where = f"{kind.name}: {kind.there} in partition {kind.partition.name}"
     question = f"{where}. How many may the competition use at once?"
-    asked: int = typer.prompt(question, default=kind.proposed, type=click.IntRange(1, max(1, kind.there)), err=True)
-    return asked
+    while True:
+        asked: int = typer.prompt(question, default=kind.proposed, type=int, err=True)
+        if 1 <= asked <= kind.there:
+            return asked
+        typer.echo(f"between 1 and {kind.there}", err=True)
