@@ -656,6 +656,11 @@ def test_what_site_says_can_be_read(tmp_path: Path) -> None:
     a_test = json.loads(said("site", "render", "bunya", "H100", "--mode", "test", "--json"))["script"]
     assert a_test != plain and a_test.splitlines()[0] == "#!/bin/sh"
     subprocess.run(["sh", "-n"], input=shown, text=True, check=True)
+    (tmp_path / "bare.toml").write_text(BARE)
+    assert "a job on H100" in said("site", "check", str(tmp_path / "bare.toml")), "also without a max_time"
+
+
+BARE = 'name = "bare"\n[paths]\nshared_root = "/shared"\n[gpus.H100]\nimage = "cuda.sif"\n'
 
 
 def test_every_line_that_a_sites_file_decides_says_where_it_comes_from() -> None:
