@@ -226,6 +226,11 @@ identify_image() {
         [ "$field" = Uid: ] && break
     done </proc/self/status
     KNOWN=$SHM_ROOT/.kb-images-$me
+    # A job's /dev/shm may be its own (job_container/tmpfs) and gone with it: what is remembered would be lost each time.
+    if [ "$SHM_ROOT" = /dev/shm ] && [ ! -e "$KNOWN" ]; then
+        [ -d "/var/tmp/.kb-images-$me" ] || mkdir -m 700 "/var/tmp/.kb-images-$me" 2>/dev/null &&
+            KNOWN=/var/tmp/.kb-images-$me
+    fi
     [ -e "$KNOWN" ] || mkdir -m 700 "$KNOWN" 2>/dev/null
     looks_of_image
     DIGEST=

@@ -69,6 +69,7 @@ CALLS: Mapping[str, Call] = {
     "POST /admin/users": Call(cap=FIELDS, who="host"),
     "PUT /admin/users/{user_id}/role": Call(cap=FIELDS, who="host"),
     "PUT /admin/users/{user_id}/team": Call(cap=FIELDS, who="host"),
+    "PUT /admin/users/{user_id}/cluster_account": Call(cap=FIELDS, who="host"),
     "POST /admin/users/{user_id}/accounts": Call(cap=FIELDS, who="host"),
     "POST /admin/users/{user_id}/tokens": Call(cap=FIELDS, who="host"),
     "POST /admin/leaderboards/{leaderboard}/visibility": Call(cap=FIELDS, who="host"),

@@ -222,10 +222,14 @@ COMMANDS: Mapping[str, Command | Group] = {
         },
     ),
     "site": Group(
-        "Cluster files: init, check, list, show, schema.",
+        "Cluster files: init, check, render, list, show, schema.",
         {
             "init": Command("operator.site_init:site_init", "Write a first cluster file from what Slurm reports here."),
             "check": Command("operator.site:check", "Check a cluster file and render a job for each of its GPU types."),
+            "render": Command(
+                "operator.site_render:render",
+                "Print the job script that a GPU type's runs would have, with a comment on where each line comes from.",
+            ),
             "list": Command("operator.site:list_", "List the cluster files found here and which of them are in use."),
             "show": Command("operator.site:show_", "Show all settings of a cluster, including defaults."),
             "schema": Command("operator.site:schema", "Print the JSON schema of a cluster file, for editors."),
@@ -256,6 +260,10 @@ COMMANDS: Mapping[str, Command | Group] = {
             "team": Command(
                 "host.user:team",
                 "Add a person to a team or remove them from it; earlier submissions stay with the earlier team.",
+            ),
+            "account": Command(
+                "host.user:account",
+                "Set the cluster account that pays for a person's jobs, where a cluster charges each person's own.",
             ),
             "ban": Command("host.user:ban", "Ban a person: reject their submissions and hide them from the boards."),
             "unban": Command("host.user:unban", "Lift a person's ban."),

@@ -33,6 +33,10 @@ class HostUserCalls(Connection):
         """Set the team that they submit for from now on, or none."""
         return self._of_user("PUT", f"/{part(whom)}/team", {"team": team})
 
+    def set_cluster_account(self, whom: str, account: str | None) -> Mapping[str, Any]:
+        """Set the account that pays for their jobs on clusters that charge each person's own, or none."""
+        return self._of_user("PUT", f"/{part(whom)}/cluster_account", {"cluster_account": account})
+
     def ban(self, whom: str, reason: str = "") -> Mapping[str, Any]:
         """Ban a person."""
         self._told("POST", f"/admin/ban/{part(whom)}", params={"reason": reason})

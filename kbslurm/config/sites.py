@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NoReturn, TypeVar
 
-from kbslurm.domain.site import GpuType, Site
+from kbslurm.domain.site import PERSON_ACCOUNT, GpuType, Site
 from kbslurm.errors import Misconfigured, NotFound
 
 T = TypeVar("T")
@@ -261,6 +261,8 @@ class _SiteParser:
                 "contains a user name or password, and Slurm shows scripts to others",
                 "Ask the admins for a proxy without a password, or set it in a module or `module_init`.",
             )
+        if site.mail and not re.fullmatch(r"[^\s,@'\"]+@[^\s,@'\"]+", site.mail):
+            self.wrong(("mail",), f"{site.mail!r} isn't an e-mail address", 'Write one, like "contest@example.edu".')
         if site.poll.calls_per_minute < 1:
             self.wrong(
                 ("poll", "calls_per_minute"), "with less than one call nothing can be monitored", "Write 1 or more."
@@ -286,7 +288,7 @@ class _SiteParser:
         for key, option in [*told, *([("request", gpu.request)] if gpu.request else [])]:
             word = option.split("=")[0]
             # sbatch accepts abbreviated option names
-            if not re.fullmatch(r"--[a-z][a-z0-9-]+", word) or any(ours.startswith(word) for ours in _OURS):
+            if not re.fullmatch(r"--[a-z][a-z0-9_-]+", word) or any(ours.startswith(word) for ours in _OURS):
                 self.wrong(
                     (*where, key),
                     f"{option!r} isn't allowed here",
@@ -302,9 +304,30 @@ class _SiteParser:
             self.path(gpu.image if gpu.image.startswith("/") else f"/{gpu.image}", (*where, "image"))
         if gpu.cpus < 1:
             self.wrong((*where, "cpus"), "a job needs a processor", "The judge and the runner need two.")
+        self._check_charge(gpu, where)
+        self._check_times(site, gpu, where)
+
+    def _check_charge(self, gpu: GpuType, where: tuple[str, ...]) -> None:
+        if re.search(r"[{}]", gpu.account.replace(PERSON_ACCOUNT, "")):
+            self.wrong(
+                (*where, "account"),
+                f"{gpu.account!r} has braces around something unknown",
+                f'Write an account, or "{PERSON_ACCOUNT}" for each person\'s own.',
+            )
+        if gpu.licenses and not re.fullmatch(r"[A-Za-z0-9_.@:,=+-]+", gpu.licenses):
+            self.wrong((*where, "licenses"), f"{gpu.licenses!r} isn't a list of licences", 'Write it like "matlab:1".')
+
+    def _check_times(self, site: Site, gpu: GpuType, where: tuple[str, ...]) -> None:
         limits = [limit for limit in (gpu.max_time_s, site.max_time_s) if limit is not None]
         if limits and min(limits) < 60:
             self.wrong((*where, "max_time"), "is below a minute", "Slurm's limits are in minutes.")
+        least_s = site.min_time_s if gpu.min_time_s is None else gpu.min_time_s
+        if limits and least_s is not None and least_s > min(limits):
+            at = ("min_time",) if gpu.min_time_s is None else (*where, "min_time")
+            self.wrong(
+                at, f"a job of {gpu.name} must request at least {least_s:.0f} s and at most {min(limits):.0f} s",
+                "Lower min_time, or raise max_time.",
+            )  # fmt: skip
 
 
 _PATH_HINT = "Use only letters, digits and . _ - / + = ~ in the path."

@@ -35,6 +35,7 @@ class UserTold(Shape):
     github_id: str | None
     created_at: str
     team: str | None
+    cluster_account: str | None
 
 
 class Users(Shape):
@@ -55,6 +56,11 @@ class NewRole(Wanted):
 class NewTeam(Wanted):
     model_config = ConfigDict(json_schema_extra={"example": {"team": "blue"}})
     team: Annotated[str, Field(min_length=1, max_length=200)] | None
+
+
+class NewClusterAccount(Wanted):
+    model_config = ConfigDict(json_schema_extra={"example": {"cluster_account": "def-lovelace"}})
+    cluster_account: Annotated[str, Field(min_length=1, max_length=200)] | None
 
 
 class AccountWanted(Wanted):

@@ -20,6 +20,7 @@ NOTE_CAP = 200  # a ban's reason, a device, a name before it is checked
 ACCOUNT_CAP = 300
 MOST_GPUS = 100
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*\Z")
+_ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\Z")
 _GPU = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}\Z")
 _ONE_DIGIT_HOUR = re.compile(r"(\d{4}-\d{2}-\d{2} )(\d:\d{2}.*)")
@@ -60,6 +61,17 @@ def team_name(text: str) -> str:
         raise Invalid(
             f"{text[: 2 * NAME_CAP]!r} isn't a valid team name",
             hint=f"Use at most {NAME_CAP} letters a-z and digits, and . _ - after the first.",
+        )
+    return name
+
+
+def cluster_account(text: str) -> str:
+    """An account of a cluster's own accounting as written, or Invalid: it goes into job scripts."""
+    name = text.strip()
+    if not _ACCOUNT.match(name) or len(name) > NAME_CAP:
+        raise Invalid(
+            f"{text[: 2 * NAME_CAP]!r} isn't a valid cluster account",
+            hint=f"Use at most {NAME_CAP} letters and digits, and . _ - after the first; see sacctmgr show assoc.",
         )
     return name
 

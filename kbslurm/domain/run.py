@@ -227,3 +227,4 @@ class Work:
     avoid_nodes: tuple[str, ...] = ()
     ranked_min_isolation: int = 0
     via: str = "cli"
+    cluster_account: str | None = None

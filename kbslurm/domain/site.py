@@ -19,6 +19,7 @@ Via = Literal["local", "ssh"]
 Verified = Literal["docs", "community", "live"]
 
 LEAST_OPEN = 4
+PERSON_ACCOUNT = "{person.account}"
 CONTAINED_LEVEL = 3
 BARE_LEVEL = 0
 
@@ -28,6 +29,9 @@ class GpuType:
     """One kind of GPU at a site and how a job asks for it. `request` is one sbatch option, like `--gres=gpu:h100:1`,
     and `multi` the same for several on one node, with `{n}` for how many; `per_node` is how many a node has.
     `profiler`: what may run around a runner for a profile, if the image has it and the driver allows it.
+
+    `account` may contain PERSON_ACCOUNT: then each person's own account pays. `min_time_s`: what a job requests at
+    least, unless it only tests. `licenses` and `nice` are what sbatch's options of these names take.
 
     `whole`: the device belongs to one job; false for MIG slices and shared devices, where others disturb timings.
     `peak_tflops`, `peak_tbytes`: one GPU's theoretical peak per second, for problems that declare their work; in the
@@ -46,10 +50,13 @@ class GpuType:
     constraint: str = ""
     reservation: str = ""
     exclusive: bool = False
+    licenses: str = ""
+    nice: int = 0
     whole: bool = True
     cpus: int = 2
     memory_mb: int | None = None
     max_time_s: float | None = None
+    min_time_s: float | None = None
     image: str = ""
     image_digest: str = ""
     count: int = 0
@@ -57,6 +64,11 @@ class GpuType:
     options: tuple[str, ...] = ()
     peak_tflops: float | None = None
     peak_tbytes: float | None = None
+
+    @property
+    def charges_people(self) -> bool:
+        """Whether each person's own account pays for their runs."""
+        return PERSON_ACCOUNT in self.account
 
     @property
     def slots(self) -> int:
@@ -142,7 +154,7 @@ class Paths:
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """One cluster, as configured."""
+    """One cluster, as configured. `wckey` is noted with every job; `mail` gets Slurm's word of those that fail."""
 
     name: str
     title: str = ""
@@ -153,6 +165,9 @@ class Site:
     untrusted: bool = True
     ranked_min_isolation: int = 2
     max_time_s: float | None = None
+    min_time_s: float | None = None
+    wckey: str = ""
+    mail: str = ""
     start_s: float = 60.0
     modules: tuple[str, ...] = ()
     module_init: str = ""
@@ -205,12 +220,14 @@ class Reservation:
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """A scheduler's view of its machines."""
+    """A scheduler's view of its machines. `reader`: how it was read; `reader_why`: why not by pyslurm, where the site
+    names one."""
 
     nodes: tuple[FleetNode, ...]
     reservations: tuple[Reservation, ...] = ()
     version: str = ""
     reader: str = "text"
+    reader_why: str = ""
 
     def gpus(self, kind: str) -> tuple[int, int]:
         """(in use, usable) GPUs of this Slurm type."""

@@ -11,7 +11,7 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import Any
@@ -21,8 +21,9 @@ import jinja2
 from kbslurm.domain.apptainer import VENDOR_OPTIONS, hardened, quoted
 from kbslurm.domain.profiler import around
 from kbslurm.domain.run import JobName, Work
-from kbslurm.domain.site import GpuType, Site
+from kbslurm.domain.site import PERSON_ACCOUNT, GpuType, Site
 from kbslurm.errors import Misconfigured
+from kbslurm_eval.shared.wire import Mode
 
 LINK = "/link"
 SUPERVISOR = "supervise.sh"
@@ -37,6 +38,14 @@ class ShellText(str):
     """Text that is already shell code and must not be quoted again."""
 
     __slots__ = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Charged:
+    """Who pays for a job where each person's own account does."""
+
+    person: str
+    account: str | None
 
 
 def harness_files(eval_dir: Path) -> list[Path]:
@@ -83,6 +92,8 @@ def script_writer(site: Site, *, templates: Path, eval_dir: Path) -> Callable[[W
             memory_bytes=work.problem.limits.memory_bytes,
             gpus=work.problem.world_size,
             avoid_nodes=work.avoid_nodes,
+            charged=Charged(person=work.person, account=work.cluster_account),
+            mode=work.mode,
             templates=templates,
         )
 
@@ -102,13 +113,19 @@ def script_for(
     templates: Path,
     avoid_nodes: tuple[str, ...] = (),
     gpus: int = 1,
+    charged: Charged | None = None,
+    mode: Mode | None = None,
 ) -> str:
-    """The sbatch script of one attempt at this site, on this many GPUs. The same values give the same text."""
+    """The sbatch script of one attempt at this site, on this many GPUs. The same values give the same text.
+
+    `charged`: whose account pays, where each person's own does. `mode`: a test may be shorter than `min_time`.
+    """
     kind = site.gpus.get(gpu)
     if kind is None:
         raise Misconfigured(f"site {site.name} has no GPU type {gpu}", fix=f"Add [gpus.{gpu}] to its file.")
     if gpus > 1:
         kind = _several(site, kind, gpus)
+    kind = charging(site, kind, charged)
     limit_s = math.ceil(time_limit_s + site.start_s)
     values: dict[str, Any] = {
         "site": site,
@@ -117,7 +134,7 @@ def script_for(
         "directory": str(directory),
         "harness": str(harness),
         "supervisor": ShellText(supervisor),
-        "minutes": _minutes(site, kind, limit_s),
+        "minutes": _minutes(site, kind, limit_s, mode),
         "limit_s": limit_s,
         "memory": f"{_memory_mb(site, kind, memory_bytes, gpus)}M",
         "avoid_nodes": ",".join(avoid_nodes),
@@ -180,7 +197,20 @@ def _container(site: Site) -> str:
     return " ".join(map(quoted, hardened(site.container.executable, site.container.network, site.container.options)))
 
 
-def _minutes(site: Site, gpu: GpuType, limit_s: int) -> int:
+def charging(site: Site, gpu: GpuType, charged: Charged | None) -> GpuType:
+    """The GPU type with the account that pays for this job; Misconfigured if that is a person's who has none."""
+    if not gpu.charges_people:
+        return gpu
+    if charged is None or not charged.account:
+        who = charged.person if charged is not None else "the person"
+        raise Misconfigured(
+            f"{who} has no cluster account, and jobs on {gpu.name} at {site.name} are charged to each person's own",
+            fix=f"A host sets it: kbslurm user account {charged.person if charged is not None else 'NAME'} ACCOUNT",
+        )
+    return replace(gpu, account=gpu.account.replace(PERSON_ACCOUNT, charged.account))
+
+
+def _minutes(site: Site, gpu: GpuType, limit_s: int, mode: Mode | None) -> int:
     minutes = math.ceil((limit_s + MARGIN_S) / 60)
     most = [limit for limit in (gpu.max_time_s, site.max_time_s) if limit is not None]
     if most and minutes * 60 > min(most):
@@ -188,7 +218,8 @@ def _minutes(site: Site, gpu: GpuType, limit_s: int) -> int:
             f"the problem needs {minutes} minutes, but {site.name} allows {min(most) / 60:.0f} on {gpu.name}",
             fix="Lower the problem's limits, or raise max_time in the site's file if the partition allows it.",
         )
-    return minutes
+    least_s = site.min_time_s if gpu.min_time_s is None else gpu.min_time_s
+    return minutes if least_s is None or mode == "test" else max(minutes, math.ceil(least_s / 60))
 
 
 def _several(site: Site, gpu: GpuType, count: int) -> GpuType:

@@ -48,7 +48,7 @@ ORDER BY a.id
 WORK = f"""
 SELECT {ATTEMPT_COLUMNS}, run.cancel_at, a.key, a.nonce, run.secret_seed, run.problem_version_id,
     s.id AS submission_id, s.by_staff, s.mode, s.file_name, s.source, s.via,
-    p.name AS person, b.name AS board, b.min_isolation
+    p.name AS person, p.cluster_account, b.name AS board, b.min_isolation
 FROM attempt a
 JOIN run ON run.id = a.run_id
 JOIN submission s ON s.id = run.submission_id
@@ -294,6 +294,7 @@ class Attempts(Rows):
             avoid_nodes=tuple(row["node"] for row in avoided),
             ranked_min_isolation=found["min_isolation"],
             via=found["via"],
+            cluster_account=found["cluster_account"],
         )
 
     def open(self) -> Sequence[OpenAttempt]:

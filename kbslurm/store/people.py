@@ -23,7 +23,7 @@ from kbslurm.store.views import Person
 NAME_CAP = 64
 NEWCOMER_LOCK = 4_927_308
 SERVICE = "house"
-PERSON = "id, name, role, banned_at, ban_reason, discord_id, github_id, created_at, team"
+PERSON = "id, name, role, banned_at, ban_reason, discord_id, github_id, created_at, team, cluster_account"
 
 # Locked, so that two owners who change each other's role at once don't leave the site without one.
 _OWNERS = "owners AS (SELECT id FROM person WHERE role = 'owner' AND banned_at IS NULL ORDER BY id FOR UPDATE)"
@@ -203,6 +203,20 @@ class People(Rows):
             "UPDATE person SET team = %(team)s WHERE id = %(id)s RETURNING id",
             {"id": person, "team": named},
             (by, "team", f"person:{person}", {"team": named}),
+            now,
+        )
+        return self.get(person)
+
+    def set_cluster_account(
+        self, person: PersonId, account: str | None, *, by: str | None = None, now: datetime | None = None
+    ) -> Person:
+        """Set the account that pays for their jobs where a cluster charges each person's own, or none."""
+        named = None if account is None else contest.cluster_account(account)
+        self._change(
+            "person",
+            "UPDATE person SET cluster_account = %(account)s WHERE id = %(id)s RETURNING id",
+            {"id": person, "account": named},
+            (by, "cluster_account", f"person:{person}", {"cluster_account": named}),
             now,
         )
         return self.get(person)

@@ -35,7 +35,7 @@ WHERE run.state = 'queued' AND NOT run.held GROUP BY run.gpu, lower(b.name), s.t
 
 _NEXT_UP = """
 SELECT run.id, run.attempts, run.submission_id, run.problem_version_id, s.by_staff, s.mode, s.file_name, s.via,
-    p.name AS person, b.name AS board, b.min_isolation
+    p.name AS person, p.cluster_account, b.name AS board, b.min_isolation
 FROM run JOIN submission s ON s.id = run.submission_id JOIN person p ON p.id = s.person_id
 JOIN leaderboard b ON b.id = s.board_id
 WHERE run.state = 'queued' AND NOT run.held AND run.gpu = %(gpu)s AND coalesce(run.pinned, %(backend)s) = %(backend)s
@@ -179,6 +179,7 @@ class Queue(Rows):
             avoid_nodes=tuple(row["node"] for row in avoided),
             ranked_min_isolation=found["min_isolation"],
             via=found["via"],
+            cluster_account=found["cluster_account"],
         )
 
     def now(self, gpu: str, now: datetime, *, before: tuple[RunId, datetime] | None = None) -> QueueNow:

@@ -98,6 +98,7 @@ person = Table(
     _words("github_id", null=True),
     _moment("created_at", null=False),
     _words("team", null=True),
+    _words("cluster_account", null=True),
     _one_of("role", ("owner", "staff", "participant")),
     UniqueConstraint("discord_id"),
     UniqueConstraint("github_id"),

@@ -33,6 +33,7 @@ class Person:
     github_id: str | None
     created_at: datetime
     team: str | None = None
+    cluster_account: str | None = None
 
     @property
     def is_staff(self) -> bool:

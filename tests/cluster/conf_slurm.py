@@ -43,6 +43,8 @@ class Options:
     accounting: bool = True
     min_job_age_s: int = 300
     slurmd_timeout_s: int = 20
+    cgroups: bool = False
+    private_tmp: bool = False
     extra: tuple[str, ...] = ()
 
 
@@ -52,7 +54,7 @@ def devices() -> list[str]:
 
 
 def slurm_conf(options: Options) -> str:
-    """slurm.conf. Memory is a consumable and enforced by polling, since a job here has no cgroup of its own."""
+    """slurm.conf. Memory is a consumable, enforced by polling or, with cgroups, by the kernel."""
     accounting = (
         f"AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost={HOST}\n"
         "AccountingStorageEnforce=associations,limits,qos\nAccountingStorageTRES=gres/gpu\n"
@@ -79,8 +81,8 @@ StateSaveLocation=/var/spool/slurmctld
 SwitchType=switch/none
 MpiDefault=none
 MailProg=/bin/true
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
+ProctrackType=proctrack/{"cgroup" if options.cgroups else "linuxproc"}
+TaskPlugin=task/{"cgroup" if options.cgroups else "none"}
 PropagateResourceLimits=NONE
 ReturnToService=2
 SlurmctldTimeout=10
@@ -99,9 +101,10 @@ SchedulerType=sched/backfill
 SchedulerParameters=sched_interval=2,batch_sched_delay=0,bf_interval=5
 PreemptType=preempt/partition_prio
 PreemptMode=CANCEL
-JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherType=jobacct_gather/{"cgroup" if options.cgroups else "linux"}
 JobAcctGatherFrequency=task=1
-JobAcctGatherParams=OverMemoryKill
+{"" if options.cgroups else "JobAcctGatherParams=OverMemoryKill"}
+{PRIVATE_TMP if options.private_tmp else ""}
 {accounting}{nodes}\
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=10 PriorityTier=10 PreemptMode=OFF State=UP
 PartitionName=gpu-h100 Nodes=h[1-2] MaxTime=INFINITE DefaultTime=10 PriorityTier=10 PreemptMode=OFF State=UP
@@ -110,6 +113,32 @@ PartitionName=mig Nodes=m1 MaxTime=INFINITE DefaultTime=10 PriorityTier=10 Preem
 PartitionName=low Nodes=ALL MaxTime=INFINITE DefaultTime=10 PriorityTier=1 PreemptMode=CANCEL GraceTime=0 State=UP
 PartitionName=high Nodes=ALL MaxTime=INFINITE DefaultTime=10 PriorityTier=100 PreemptMode=OFF State=UP
 """ + "".join(f"{line}\n" for line in options.extra)
+
+
+PRIVATE_TMP = "JobContainerType=job_container/tmpfs\nPrologFlags=Contain"
+# CgroupAutomount is gone since 22.05; cores aren't constrained: the nodes claim more processors than the machine has.
+CGROUPS = """\
+CgroupPlugin=cgroup/v1
+CgroupMountpoint=/sys/fs/cgroup
+ConstrainCores=no
+ConstrainRAMSpace=yes
+ConstrainSwapSpace=no
+ConstrainDevices=yes
+MinRAMSpace=30
+"""
+JOB_CONTAINER = """\
+AutoBasePath=true
+BasePath=/run/slurm-private
+Dirs=/tmp,/dev/shm
+Shared=false
+"""
+
+
+def cgroup_conf(options: Options) -> str:
+    if options.cgroups:
+        return CGROUPS
+    # 22.05 doesn't know "disabled"; its plugin for version 1 does nothing until somebody asks for a group
+    return f"CgroupPlugin={'cgroup/v1' if options.slurm == '22.05' else 'disabled'}\n"
 
 
 def gres_conf() -> str:
@@ -182,8 +211,8 @@ def site(options: Options) -> dict[str, str]:
         "/etc/hosts": f"127.0.0.1 localhost {HOST} {names}\n::1 localhost\n",
         "/etc/slurm/slurm.conf": slurm_conf(options),
         "/etc/slurm/gres.conf": gres_conf(),
-        # 22.05 doesn't know "disabled"; its plugin for version 1 does nothing until somebody asks for a group
-        "/etc/slurm/cgroup.conf": f"CgroupPlugin={'cgroup/v1' if options.slurm == '22.05' else 'disabled'}\n",
+        "/etc/slurm/cgroup.conf": cgroup_conf(options),
+        "/etc/slurm/job_container.conf": JOB_CONTAINER,
         "/etc/slurm/slurmdbd.conf": SLURMDBD_CONF,
         "/etc/mysql/kbslurm.cnf": MARIADB_CNF,
         "/etc/mysql/kbslurm.sql": MARIADB_INIT,

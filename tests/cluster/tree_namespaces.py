@@ -115,13 +115,21 @@ def overlay(lower: Path, folder: Path) -> Path:
     return folder / "root"
 
 
-def furnish(root: Path, devices: Sequence[str] = (), *, tmpfs: Mapping[str, str] | None = None) -> None:
+STAND_IN = 240  # a major number that is nobody's: an open is refused by a control group (EPERM), or fails (ENXIO)
+
+
+def furnish(
+    root: Path, devices: Sequence[str] = (), *, tmpfs: Mapping[str, str] | None = None, cgroups: bool = False
+) -> None:
     """Give the tree its own /proc, /sys, /dev and the temporary file systems named in tmpfs.
 
-    `devices` are made as harmless character devices: reading them gives nothing, writing loses everything.
+    `devices` are made as harmless character devices: reading them gives nothing, writing loses everything. With
+    `cgroups` the tree sees the machine's control groups, and each device has a number of its own to be refused by.
     """
     mount("proc", str(root / "proc"), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     mount("sysfs", str(root / "sys"), "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    if cgroups:
+        mount("/sys/fs/cgroup", str(root / "sys/fs/cgroup"), None, MS_BIND | MS_REC)
     dev = root / "dev"
     mount("dev", str(dev), "tmpfs", MS_NOSUID, "mode=755,size=1m")
     before = os.umask(0)
@@ -129,8 +137,9 @@ def furnish(root: Path, devices: Sequence[str] = (), *, tmpfs: Mapping[str, str]
         nodes = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9), "tty": (5, 0)}
         for name, (major, minor) in {**nodes, "fuse": (10, 229)}.items():
             os.mknod(dev / name, 0o666 | stat.S_IFCHR, os.makedev(major, minor))
-        for path in devices:
-            os.mknod(root / path.lstrip("/"), 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        for number, path in enumerate(devices):
+            numbers = os.makedev(STAND_IN, number) if cgroups else os.makedev(1, 3)
+            os.mknod(root / path.lstrip("/"), 0o666 | stat.S_IFCHR, numbers)
     finally:
         os.umask(before)
     for folder in ("pts", "shm", "mqueue"):

@@ -40,7 +40,7 @@ from typing import Any, NoReturn
 CHECKOUT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(CHECKOUT))  # run as a script there is no package yet
 
-from tests.cluster import conf_slurm, tree  # noqa: E402
+from tests.cluster import conf_slurm, host_groups, power, tree  # noqa: E402
 from tests.cluster import tree_namespaces as ns  # noqa: E402
 
 PATH = "/kb/venv/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
@@ -134,6 +134,8 @@ def start(
             if there.options != options:
                 raise NotUp(f"A cluster with other options is up in {folder}: stop it first.")
             return there
+        if options.cgroups and (why := host_groups.lacking()):
+            raise NotUp(f"{host_groups.NO_GROUPS}: {why}.")
         binds = _binds(folder, options, torch=torch)
         tree.check_host()
         _clear(folder)
@@ -266,7 +268,7 @@ def _settle(folder: Path, lower: Path, options: conf_slurm.Options, binds: Seque
     ns.make_private()
     root = ns.overlay(lower, folder)
     tmpfs = {"/tmp": "mode=1777", "/run": "mode=755", "/scratch": "mode=1777,size=64m"}
-    ns.furnish(root, conf_slurm.devices(), tmpfs=tmpfs)
+    ns.furnish(root, conf_slurm.devices(), tmpfs=tmpfs, cgroups=options.cgroups)
     for one in binds:
         ns.bind(one, root)
     for name, content in conf_slurm.site(options).items():
@@ -362,6 +364,8 @@ def stop(folder: Path, *, keep_logs: bool = False) -> bool:
         cluster = recorded(folder)
         if cluster is not None:
             _end(cluster)
+            if cluster.options.cgroups:
+                host_groups.remove()
         for name in OURS:
             if not (keep_logs and name == "logs"):
                 tree.remove(folder / name)
@@ -629,19 +633,6 @@ def _let_kb_in() -> None:
         os.chown(path, account.pw_uid, account.pw_gid)
 
 
-def _of_node(node: str) -> list[int]:
-    """The processes of jobs on one node, and the step daemons above them."""
-    found: set[int] = set()
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if f"SLURMD_NODENAME={node}\0".encode() in (entry / "environ").read_bytes() + b"\0":
-                found.add(int(entry.name))
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                if (Path("/proc") / str(parent) / "comm").read_text().startswith("slurmstepd"):
-                    found.add(parent)
-    return sorted(found)
-
-
 def control(action: str, name: str, timeout_s: float) -> int:
     """Do something to a daemon; comes back when it's done (started slurmctld answers, stopped processes are gone)."""
     deadline = time.monotonic() + timeout_s
@@ -653,9 +644,7 @@ def control(action: str, name: str, timeout_s: float) -> int:
             raise NotUp("A whole node can only be killed (start it again with: start slurmd:NODE).")
         node = name.removeprefix("node:")
         control("kill", f"slurmd:{node}", timeout_s)
-        for one in _of_node(node):
-            with suppress(ProcessLookupError):
-                os.kill(one, signal.SIGKILL)
+        power.cut(node)
         return 0
     if name not in daemons():
         raise NotUp(f"There is no daemon {name}: {', '.join(daemons())}, node:NODE.")
@@ -705,6 +694,8 @@ def _arguments() -> argparse.ArgumentParser:
         "--min-job-age", type=int, default=300, metavar="S", help="after how long ended jobs are forgotten"
     )
     one.add_argument("--slurmd-timeout", type=int, default=20, metavar="S", help="after how long a silent node is down")
+    one.add_argument("--cgroups", action="store_true", help="limits by control groups: memory, devices, processes")
+    one.add_argument("--private-tmp", action="store_true", help="job_container/tmpfs: a /tmp and /dev/shm per job")
     one.add_argument("--no-accounting", action="store_true", help="without slurmdbd: sacct doesn't work")
     one.add_argument("--conf", action="append", default=[], metavar="LINE", help="one more line of slurm.conf")
     one.add_argument("--with-pid", type=int, metavar="PID", help="end the cluster when this process is gone")
@@ -728,6 +719,23 @@ def _arguments() -> argparse.ArgumentParser:
     return parser
 
 
+def _what_next(folder: Path) -> str:
+    """What to type once the cluster is up."""
+    me = f"python3 {Path(__file__).resolve().relative_to(CHECKOUT)}"
+    usual = folder.resolve() == CHECKOUT / ".cluster" / "interactive"
+    inside = "make cluster-shell" if usual else f"{me} shell --dir {folder}"
+    return "\n".join(
+        [
+            f"  {inside:44} a shell on its login node, as kb; there, for example:",
+            "      sinfo; sbatch --gres=gpu:h100:1 --wrap='hostname; env | grep SLURM'; squeue",
+            "      kbslurm doctor --site /kb/src/tests/cluster/site.toml --live",
+            f"  {f'{me} status --dir {folder}':44} what runs",
+            f"  {f'{me} ctl --dir {folder} kill node:h1':44} a node loses power; start slurmd:h1 brings it back",
+            f"  {'make cluster-down' if usual else f'{me} stop --dir {folder}':44} the end of it",
+        ]
+    )
+
+
 def _told(given: argparse.Namespace, call: list[str]) -> int:
     """Run one of this file's own commands inside, as root."""
     return enter(given.dir, [*INSIDE, *call], user="root", cwd="/", env={})
@@ -741,6 +749,8 @@ def _perform(given: argparse.Namespace) -> int:
                 accounting=not given.no_accounting,
                 min_job_age_s=given.min_job_age,
                 slurmd_timeout_s=given.slurmd_timeout,
+                cgroups=given.cgroups,
+                private_tmp=given.private_tmp,
                 extra=tuple(given.conf),
             )
             began = time.monotonic()
@@ -748,6 +758,8 @@ def _perform(given: argparse.Namespace) -> int:
             tree.say(f"Slurm {options.slurm} is up in {given.dir} ({time.monotonic() - began:.1f} s)")
             if given.json:
                 print(json.dumps(asdict(cluster)))
+            else:
+                print(_what_next(given.dir))
             return 0
         case "exec" | "shell":
             env = dict(one.partition("=")[::2] for one in given.env)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from kbslurm.backends.slurm.commands import Commands
+from kbslurm.backends.slurm.doctor import login_node
 from kbslurm.backends.slurm.fleet import (
     HELPER,
     PyslurmFleet,
@@ -120,6 +121,54 @@ def test_pyslurm_serves_only_the_slurm_that_it_was_built_for(tmp_path: Path, ver
     file.write_text(PLAIN.format(root=tmp_path, bin_dir=tmp_path, python=python))
     site = sites.load(file)
     assert isinstance(fleet_reader(site, Commands(site)), reader)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ('echo \'{"pyslurm": "25.11.2", "slurm": "x"}\'', "pyslurm 25.11.2 is for Slurm 25.11, and this is 24.11.5"),
+        ("exec nothing-of-that-name", "not found"),
+        ("echo 'slurm_init: no configuration' >&2; exit 1", "without an answer: slurm_init: no configuration"),
+        (f'exec {sys.executable} "$@"', "No module named 'pyslurm'"),
+        (None, "Permission denied"),
+    ],
+)
+def test_why_pyslurm_isnt_used_is_known(tmp_path: Path, body: str | None, why: str) -> None:
+    python, sinfo, scontrol = tmp_path / "python", tmp_path / "sinfo", tmp_path / "scontrol"
+    python.write_text(f"#!/bin/sh\n{body}\n")
+    python.chmod(0o644 if body is None else 0o755)
+    sinfo.write_text("#!/bin/sh\n[ \"$1\" != -V ] || echo 'slurm-wlm 24.11.5'\n")
+    scontrol.write_text("#!/bin/sh\n")
+    for tool in (sinfo, scontrol):
+        tool.chmod(0o755)
+    file = tmp_path / "here.toml"
+    file.write_text(PLAIN.format(root=tmp_path, bin_dir=tmp_path, python=python))
+    site = sites.load(file)
+    fleet = fleet_reader(site, Commands(site)).read()
+    assert fleet.reader == "text" and why in fleet.reader_why
+    (told,) = login_node.reader_findings(site, Commands(site))
+    assert told.grade == "CAUTION" and why in told.text and "pyslurm_python" in told.remedy
+
+
+def test_an_interpreter_may_be_a_wrapper_that_says_where_pyslurm_is(tmp_path: Path) -> None:
+    """PYTHONPATH set by a wrapper counts, and nothing of ours beside the helper can be imported by mistake."""
+    module = tmp_path / "lib" / "pyslurm.py"
+    module.parent.mkdir()
+    module.write_text(
+        "import importlib.util\n__version__ = '24.11.0'\ndef slurm_api_version(): return (24, 11, 5)\n"
+        "assert importlib.util.find_spec('fleet') is None\n"
+    )
+    wrapper = tmp_path / "python"
+    wrapper.write_text(f'#!/bin/sh\nPYTHONPATH={module.parent} exec {sys.executable} "$@"\n')
+    sinfo = tmp_path / "sinfo"
+    sinfo.write_text("#!/bin/sh\necho 'slurm-wlm 24.11.5'\n")
+    for tool in (wrapper, sinfo):
+        tool.chmod(0o755)
+    file = tmp_path / "here.toml"
+    file.write_text(PLAIN.format(root=tmp_path, bin_dir=tmp_path, python=wrapper))
+    site = sites.load(file)
+    assert isinstance(fleet_reader(site, Commands(site)), PyslurmFleet)
+    assert [one.grade for one in login_node.reader_findings(site, Commands(site))] == ["PASS"]
 
 
 def test_the_helper_never_ends_without_a_word() -> None:

@@ -149,6 +149,26 @@ def test_an_unknown_state_concludes_nothing_and_anothers_job_of_our_id_isnt_ours
     assert seen(rig, job) is Seen.WAITING
 
 
+def test_a_job_that_another_cluster_of_the_federation_took_has_not_ended(rig: Rig) -> None:
+    """REVOKED is what the cluster that lost it says; only the attempt's own files tell its end."""
+    job = rig.job()
+    rig.says("squeue", f"echo '7|{job.name}|REVOKED|1|2||None'")
+    found = rig.backend().poll([rig.attempt(job, "7")])[job.name]
+    assert found.seen is Seen.WAITING and "federation" in found.reason
+    rig.says("squeue", "")
+    rig.says("sacct", f"echo '7|{job.name}|REVOKED|0:0|1|2|2|None assigned|None'")
+    assert seen(rig, job) is Seen.WAITING
+    paths = AttemptPaths(root=rig.backend().root, name=job.name)
+    paths.root.mkdir(parents=True)
+    paths.create(manifest=job.manifest, key=job.key)
+    paths.claim.mkdir()
+    paths.owner.write_text('{"job":"7","node":"far1"}')
+    found = rig.backend().poll([rig.attempt(job, "7")])[job.name]
+    assert (found.seen, found.node) == (Seen.RUNNING, "far1")
+    (paths.dir / "exit.json").write_text('{"cause":"judge","status":1,"job":"7","node":"far1"}')
+    assert seen(rig, job) is Seen.ENDED
+
+
 @pytest.mark.parametrize("accounting", [False, True])
 def test_a_list_that_was_cut_at_a_lines_end_makes_nobody_vanish(rig: Rig, accounting: bool) -> None:
     """A cache before squeue, or what carries its answer, leaves out the end of the list and says that all is well."""

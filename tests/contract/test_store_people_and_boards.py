@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 
 from kbslurm.domain import board as boards
-from kbslurm.domain.run import Ending, EventId, PersonId, RunState, SubmissionId
+from kbslurm.domain.run import Ending, EventId, PersonId, RunState, Slot, SubmissionId
 from kbslurm.domain.waterfall import Stamps
 from kbslurm.errors import Invalid, NotAccepting, NotFound
 from kbslurm.store.postgres import PostgresStore
@@ -75,6 +75,22 @@ def test_a_person_is_in_one_team_or_in_none(store: PostgresStore) -> None:
             store.people.set_team(eve.id, name)
     with pytest.raises(NotFound):
         store.people.set_team(type(eve.id)(99), "blue")
+
+
+def test_a_persons_cluster_account_pays_for_their_next_run(rig: Rig) -> None:
+    people, ada = rig.store.people, rig.person("ada")
+    assert people.set_cluster_account(ada, " def-Lovelace_gpu ", by="bob").cluster_account == "def-Lovelace_gpu"
+    rig.accept("ada")
+    told = rig.store.queue.next_up("H100", "here", rig.now)
+    assert told is not None and told.cluster_account == "def-Lovelace_gpu"
+    attempt = rig.store.queue.claim([Slot(backend="here", gpu="H100", free=1)], rig.now)
+    assert attempt is not None
+    assert rig.store.attempts.work(attempt.id).cluster_account == "def-Lovelace_gpu"
+    assert people.set_cluster_account(ada, None).cluster_account is None
+    assert rig.store.attempts.work(attempt.id).cluster_account is None
+    for name in ("", "-x", "two words", "x" * 65, "a;b", "$x"):
+        with pytest.raises(Invalid, match="isn't a valid cluster account"):
+            people.set_cluster_account(ada, name)
 
 
 def test_the_team_of_then_is_kept_with_what_was_submitted(rig: Rig) -> None:
@@ -380,7 +396,7 @@ def test_what_a_backend_does_not_take_needs_attention(rig: Rig) -> None:
     assert rig.store.overview.attention(now=rig.later(599)) == []
     (found,) = rig.store.overview.attention(now=rig.later(2))
     assert (found.kind, found.subject) == ("old", f"run:{attempt.run_id}")
-    assert attempt.backend in found.text and "daemon's log" in found.text
+    assert attempt.backend in found.text and "has not taken it so far" in found.text
 
 
 def test_settings_are_kept(store: PostgresStore) -> None:

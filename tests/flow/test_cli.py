@@ -283,6 +283,16 @@ def test_people_are_put_into_teams_and_usage_is_told_by_them(kbslurm: CommandLin
     assert kbslurm("user", "team", "grace", "--none", "--json").json()["team"] is None
 
 
+def test_a_person_gets_the_account_that_pays_for_their_jobs(kbslurm: CommandLine) -> None:
+    assert kbslurm("user", "add", "grace").code == 0
+    assert "grace: no cluster account" in kbslurm("user", "account", "grace").out
+    assert "grace: account def-hopper pays" in kbslurm("user", "account", "grace", "def-hopper").out
+    assert kbslurm("user", "account", "grace", "--json").json()["cluster_account"] == "def-hopper"
+    assert kbslurm("user", "account", "grace", "x y").code == 2
+    assert kbslurm("user", "account", "grace", "x", "--none").code == 2
+    assert kbslurm("user", "account", "grace", "--none", "--json").json()["cluster_account"] is None
+
+
 def test_problems_are_added_listed_and_shown(kbslurm: CommandLine) -> None:
     assert kbslurm("problem", "add", str(EXAMPLES / "rowsoftmax")).code == 0
     names = {row["name"] for row in kbslurm("problem", "list", "--json").json()}

@@ -32,7 +32,8 @@ HERE = {
     *("api", "bot check", "bot run", "config show", "config schema", "db upgrade", "db check", "db downgrade", "demo"),
     *("doctor", "github check", "github install", "image build", "image pull", "image list", "image verify"),
     *("modal check", "modal deploy", "problem verify", "site init", "site check", "site list", "site show"),
-    *("site schema", "try", "tick", "up", "context list", "context use", "context show", "context remove"),
+    *("site render", "site schema", "try", "tick", "up"),
+    *("context list", "context use", "context show", "context remove"),
 }
 # Commands of whoever takes part; test_cli_http runs them both ways.
 COMPETITORS = {
@@ -115,6 +116,7 @@ COMMAND_LINES: Sequence[tuple[str, Words]] = [
     ("user role", ("grace", "staff")),
     ("user team", ("grace", "blue")),
     ("user team", ("grace",)),
+    ("user account", ("grace", "def-hopper")),
     ("user ban", ("grace", "--reason", "too many")),
     ("user unban", ("grace",)),
     ("user link", ("grace", "--account", "discord:77")),
@@ -253,6 +255,7 @@ MACHINE: Mapping[str, tuple[str, ...]] = {
     "site init": ("nowhere",),
     "site check": ("nowhere.toml",),
     "site show": ("nowhere.toml",),
+    "site render": ("nowhere.toml", "H100"),
     "try": ("nowhere", "k.py"),
     "board show": ("transpose",),
     "cancel": ("1",),

@@ -16,6 +16,7 @@ import pytest
 
 from kbslurm.backends.slurm.doctor import (
     gpu_types,
+    limits,
     login_node,
     node,
     node_facts,
@@ -31,11 +32,13 @@ from kbslurm.backends.slurm.doctor.partitions import Partition
 from kbslurm.backends.slurm.doctor.site_file import Wishes
 from kbslurm.backends.slurm.doctor.survey import Survey
 from kbslurm.cli.operator import doctor_local
+from kbslurm.cli.operator.site_render import script_of
 from kbslurm.config import shared_folders, sites
 from kbslurm.config.settings import load as load_config
 from kbslurm.domain.finding import Finding, Grade, worst
 from kbslurm.domain.site import Container, GpuType, Paths, Poll, Scheduler, Site
 from kbslurm.errors import Misconfigured
+from kbslurm.flow.script_notes import notes_on
 from kbslurm_eval.shared.wire import WIRE_VERSION, Isolation, Report
 from tests.services import SHELLCHECK, needs
 
@@ -95,16 +98,106 @@ def test_a_real_clusters_first_file_can_be_read_and_suits_it(tmp_path: Path) -> 
     site = sites.load(file)
     assert site.name == "kbtest"
     assert {name: (gpu.partition, gpu.request, gpu.count, gpu.whole) for name, gpu in site.gpus.items()} == {
-        "H100": ("gpu-h100", "--gres=gpu:h100:1", 6, True),
-        "A100": ("gpu-a100", "--gres=gpu:a100:1", 6, True),
+        "H100": ("gpu-h100", "--gres=gpu:h100:1", 4, True),
+        "A100": ("gpu-a100", "--gres=gpu:a100:1", 4, True),
         "1g.10gb": ("mig", "--gres=gpu:1g.10gb:1", 2, False),
     }
     assert {gpu.account for gpu in site.gpus.values()} == {"contest"}
+    assert "# ? of the 6 in gpu-h100: how many may be ours at once\ncount = 4" in file.read_text()
+    asked = site_file.toml_of(found, Wishes(shared_root="/shared", counts={"H100": 1, "A100": 99}))
+    assert re.findall(r"^(?:# [?] of the .*|count = .*)$", asked, re.MULTILINE) == [f"count = {n}" for n in (2, 6, 1)]
     only = site_file.toml_of(found, Wishes(shared_root="/shared", gpus=("H100",)))
     assert "[gpus.H100]" in only
     assert "A100" not in only
     with pytest.raises(Misconfigured, match="no usable GPU"):
         site_file.toml_of(dataclasses.replace(found, partitions=()), Wishes(shared_root="/shared"))
+
+
+def test_site_init_takes_a_few_gpus_and_asks_on_a_terminal(tmp_path: Path) -> None:
+    answers = {
+        "sinfo": f'[ "$1" = -V ] && echo "slurm-wlm 24.11.5" || cat {TOLD}/sinfo.txt',
+        "scontrol": f'[ "$2" = config ] && cat {TOLD}/config.txt || cat {TOLD}/partitions.txt',
+        "sacctmgr": f"cat {TOLD}/associations.txt",
+    }
+    for tool, body in answers.items():
+        (tmp_path / tool).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / tool).chmod(0o755)
+    file = tmp_path / "sites" / "here.toml"
+    words = ["site", "init", "--bin-dir", str(tmp_path), "--out", str(file), "--shared-root", "/shared", "--force"]
+
+    def counts(*more: str, typed: str | None = None) -> tuple[dict[str, int], str]:
+        keyboard, ours = os.openpty()  # what is typed, and the terminal that reads it
+        os.write(keyboard, (typed or "").encode())
+        done = subprocess.run(
+            [sys.executable, "-m", "kbslurm", *words, *more],
+            env={**os.environ, "KBSLURM_STATE_DIR": str(tmp_path)},
+            stdin=subprocess.DEVNULL if typed is None else ours,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        os.close(ours)
+        os.close(keyboard)
+        assert done.returncode == 0, done.stderr
+        return {name: gpu.count for name, gpu in sites.load(file).gpus.items()}, done.stderr
+
+    assert counts()[0] == {"1g.10gb": 2, "A100": 4, "H100": 4}
+    assert counts("--count", "3")[0] == {"1g.10gb": 2, "A100": 3, "H100": 3}
+    found, asked = counts(typed="1\n99\n5\n\n")
+    assert found == {"1g.10gb": 1, "A100": 5, "H100": 4}
+    assert "A100: 6 in partition gpu-a100. How many may the competition use at once? [4]" in asked
+
+
+ASSOC = """\
+root|||||||||
+contest||||||5|||root
+contest|kb||||9|||gres/gpu=3|
+contest|other|||1|1||||
+spare||||||||gres/gpu:h100=2|root
+spare|kb||short||||||
+"""
+QOS = """\
+normal||||||||
+short|2|20||||gres/gpu=4||
+busy|||||||1|
+"""
+
+
+def test_max_open_and_count_are_held_to_what_accounting_allows() -> None:
+    told = limits.read_limits(ASSOC, QOS, user="kb", default_account="contest")
+
+    def said(*gpus: GpuType, partition_qos: dict[str, str] | None = None) -> list[tuple[str, str]]:
+        site = Site(name="x", paths=Paths(shared_root=PurePosixPath("/x")), gpus={gpu.name: gpu for gpu in gpus})
+        found = limits.findings_of(site, told, partition_qos)
+        assert all(one.remedy or one.grade is Grade.PASS for one in found)
+        return [(one.where, one.text) for one in found]
+
+    h100 = GpuType(name="H100", request="--gres=gpu:h100:1", count=4, max_open=8)
+    a100 = GpuType(name="A100", request="--gres=gpu:a100:1", count=2, max_open=4)
+    assert said(h100, a100) == [
+        ("H100, A100", "account contest allows 9 submitted jobs (MaxSubmitJobs), but max_open is 12 in total"),
+        ("H100, A100", "account contest lets 5 jobs run at once (GrpJobs), but count is 6 in total"),
+        ("H100, A100", "account contest allows 3 GPUs at once (GrpTRES), but count is 6 in total"),
+    ]
+    spare = dataclasses.replace(h100, account="spare"), dataclasses.replace(a100, account="spare")
+    assert said(*spare) == [
+        ("H100", "account spare allows 2 h100 GPUs at once (GrpTRES), but count is 4 in total"),
+        ("H100, A100", "QOS short lets 2 jobs run at once (MaxJobsPerUser), but count is 6 in total"),
+        ("H100, A100", "QOS short allows 4 GPUs at once (MaxTRESPerUser), but count is 6 in total"),
+    ]
+    few = dataclasses.replace(h100, count=2, max_open=3, partition="gpu")
+    assert said(few) == [("", "max_open and count are within those of account contest, QOS normal")]
+    assert "QOS busy lets 1 jobs" in said(few, partition_qos={"gpu": "busy"})[0][1]
+
+
+def test_a_job_that_the_cluster_changed_is_told_by_what_it_got() -> None:
+    gpu = GpuType(name="H100", partition="gpu,gpu2", qos="")
+    assert gpu_types.rewritten(gpu, "partition", "gpu2") is None
+    assert gpu_types.rewritten(gpu, "qos", "normal") is None, "it asked for none"
+    found = gpu_types.rewritten(gpu, "partition", "gpu_owners")
+    assert found is not None and found.grade is Grade.CAUTION
+    assert "gpu,gpu2 but get gpu_owners" in found.text and '"gpu_owners"' in found.remedy
 
 
 def test_a_first_file_of_odd_words_can_still_be_read(tmp_path: Path) -> None:
@@ -549,4 +642,33 @@ def test_what_site_says_can_be_read(tmp_path: Path) -> None:
 
     assert {"example", "bunya"} <= {row["name"] for row in json.loads(said("site", "list", "--json"))}
     assert "paths.shared_root" in said("site", "show", "example")
-    assert "is valid" in said("site", "check", "example")
+    checked = said("site", "check", "bunya")
+    assert "is valid" in checked
+    assert "kbslurm site render bunya H100" in checked and "  #SBATCH --gres=gpu:h100:1" in checked
+    plain = said("site", "render", "bunya", "h100", "--plain")
+    told = json.loads(said("site", "render", "bunya", "h100", "--json"))
+    assert json.loads(said("site", "check", "bunya", "--json"))["scripts"]["H100"] == plain == told["script"]
+    shown = said("site", "render", "bunya", "H100")
+    assert "".join(line + "\n" for line in shown.splitlines() if not line.startswith("#: ")) == plain
+    notes = {plain.splitlines()[note["line"] - 1]: note["text"] for note in told["notes"]}
+    assert notes["#SBATCH --qos=gpu"] == "[gpus.H100] qos"
+    assert "the problem's limits" in notes[next(line for line in notes if " --time=" in line)]
+    a_test = json.loads(said("site", "render", "bunya", "H100", "--mode", "test", "--json"))["script"]
+    assert a_test != plain and a_test.splitlines()[0] == "#!/bin/sh"
+    subprocess.run(["sh", "-n"], input=shown, text=True, check=True)
+    (tmp_path / "bare.toml").write_text(BARE)
+    assert "a job on H100" in said("site", "check", str(tmp_path / "bare.toml")), "also without a max_time"
+
+
+BARE = 'name = "bare"\n[paths]\nshared_root = "/shared"\n[gpus.H100]\nimage = "cuda.sif"\n'
+
+
+def test_every_line_that_a_sites_file_decides_says_where_it_comes_from() -> None:
+    for name in ("example", "bunya", "alliance", "della"):
+        site = sites.load_all(shared_folders.path("site-configs"), [name])[0]
+        for gpu in site.gpus.values():
+            script = script_of(site, gpu.name, "leaderboard")
+            noted = {note.line for note in notes_on(script, site, gpu)}
+            bare = [n for n, line in enumerate(script.splitlines(), 1) if line.startswith("#SBATCH") and n not in noted]
+            told = [script.splitlines()[n - 1].split("=")[0] for n in bare]
+            assert told == ["#SBATCH --output"], "every request but the log's place has a note"

@@ -16,8 +16,9 @@ from kbslurm.domain.apptainer import ApptainerCommand, Bind, quoted
 from kbslurm.domain.run import JobName
 from kbslurm.domain.site import FleetNode, Site
 from kbslurm.errors import Misconfigured, NotFound
-from kbslurm.flow.script import node_text, script_for, shell_quoted
+from kbslurm.flow.script import Charged, node_text, script_for, shell_quoted
 from kbslurm.wiring import slurm_place
+from kbslurm_eval.shared.wire import Mode
 
 SUPERVISOR = "0" * 64
 PLAIN = """\
@@ -61,6 +62,12 @@ def test_a_short_file_is_a_whole_site(tmp_path: Path) -> None:
         ("count = 3", 'count = "3"', 9, "a whole number"),
         ("count = 3", 'memory = "3 sacks"', 9, "memory"),
         ("count = 3", 'max_time = "soon"', 9, "valid duration"),
+        ("count = 3", 'max_time = "2h"\nmin_time = "3h"', 10, "at least 10800 s and at most 7200 s"),
+        ('name = "here"', 'name = "here"\nmin_time = "1h"\nmax_time = "30m"', 2, "at least 3600 s"),
+        ('name = "here"', 'name = "here"\nmail = "nobody"', 2, "isn't an e-mail address"),
+        ("count = 3", 'account = "{person.team}"', 9, "{person.account}"),
+        ("count = 3", 'licenses = "two words"', 9, "isn't a list of licences"),
+        ("count = 3", "nice = -5", 9, "is negative"),
         ("count = 3", 'vendor = "voodoo"', 9, "isn't one of nvidia"),
         ("count = 3", 'options = ["--job-name=x"]', 9, "isn't allowed here"),
         ("count = 3", 'multi = "--gres=gpu:h100:4"', 9, "where the number of GPUs goes"),
@@ -175,7 +182,9 @@ def test_every_shipped_site_loads_and_the_schema_is_up_to_date() -> None:
 # ------------------------------------------------------------------------------------------------------------ scripts
 
 
-def script(site_file: Path, templates: Path | None = None) -> str:
+def script(
+    site_file: Path, templates: Path | None = None, *, charged: Charged | None = None, mode: Mode | None = None
+) -> str:
     return script_for(
         sites.load(site_file),
         name=JobName("kb-abc"),
@@ -186,7 +195,33 @@ def script(site_file: Path, templates: Path | None = None) -> str:
         time_limit_s=100,
         memory_bytes=1 << 30,
         templates=templates or shared_folders.path("sbatch_templates"),
+        charged=charged,
+        mode=mode,
     )
+
+
+def test_what_a_centre_wants_with_each_job_is_in_its_request(tmp_path: Path) -> None:
+    site = 'wckey = "kernels"\nmail = "ops@example.edu"\nmin_time = "1h"\n' + PLAIN
+    found = script(written(tmp_path, site.replace("count = 3", 'licenses = "ncu:1,nvcc:2"\nnice = 50')))
+    assert (
+        "#SBATCH --licenses=ncu:1,nvcc:2 --nice=50 --wckey=kernels --mail-type=FAIL --mail-user=ops@example.edu\n"
+        "#SBATCH --job-name=kb-abc\n"
+    ) in found
+    assert "#SBATCH --wckey=kernels\n#SBATCH --job" in script(written(tmp_path, 'wckey = "kernels"\n' + PLAIN))
+    assert "--time=60\n" in found
+    assert "--time=4\n" in script(written(tmp_path, site), mode="test"), "a test may be shorter"
+    own = site.replace("count = 3", 'min_time = "2h"')
+    assert "--time=120\n" in script(written(tmp_path, own), mode="leaderboard")
+
+
+def test_each_persons_account_pays_or_a_sentence_says_who_has_none(tmp_path: Path) -> None:
+    file = written(tmp_path, PLAIN.replace("count = 3", 'account = "def-{person.account}_gpu"'))
+    told = script(file, charged=Charged(person="ada", account="lovelace"))
+    assert "#SBATCH --account=def-lovelace_gpu\n" in told
+    for charged in (None, Charged(person="ada", account=None)):
+        with pytest.raises(Misconfigured, match="has no cluster account") as wrong:
+            script(file, charged=charged)
+        assert "kbslurm user account" in (wrong.value.hint or "")
 
 
 def test_a_hostile_value_stays_a_value(tmp_path: Path) -> None:

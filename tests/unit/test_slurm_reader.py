@@ -36,6 +36,7 @@ from kbslurm.domain.site import Poll
         ("CANCELLED+", Phase.ENDED),
         ("PREEMPTED", Phase.ENDED),
         ("NODE_FAIL", Phase.ENDED),
+        ("REVOKED", Phase.ELSEWHERE),
         ("OUT_OF_MEMORY", Phase.ENDED),
         ("", Phase.INDETERMINATE),
         ("SOMETHING_OF_SLURM_99", Phase.INDETERMINATE),

@@ -44,6 +44,11 @@ class PeopleActs(HostActs):
         contest.within("team", team or "", contest.NOTE_CAP)
         return told(self.store.people.set_team(self.whom(whom).id, team, by=self.by, now=self.now))
 
+    def set_cluster_account(self, whom: str, account: str | None) -> Mapping[str, Any]:
+        """Set the account that pays for their jobs on clusters that charge each person's own, or none."""
+        person = self.whom(whom)
+        return told(self.store.people.set_cluster_account(person.id, account, by=self.by, now=self.now))
+
     def ban(self, whom: str, reason: str = "") -> Mapping[str, Any]:
         """Ban a person: reject their submissions and hide them from every board."""
         person = self.whom(whom)
@@ -147,6 +152,7 @@ def told(person: Person) -> dict[str, Any]:
         "github_id": person.github_id,
         "created_at": person.created_at.isoformat(),
         "team": person.team,
+        "cluster_account": person.cluster_account,
     }
 
 

@@ -12,12 +12,14 @@ import os
 import re
 import selectors
 import subprocess
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from kbslurm.backends.slurm.commands import Commands
 from kbslurm.domain.site import Fleet, FleetNode, Reservation, Site
@@ -26,6 +28,8 @@ from kbslurm.errors import BackendTrouble
 NODE_FIELDS = "NodeList:80,Partition:80,StateLong:40,Gres:400,GresUsed:400,Reason:120"
 WIDTHS = (80, 80, 40, 400, 400, 120)
 HELPER = Path(__file__).with_name("pyslurm_helper.py")
+# No `-I`: an interpreter may be a wrapper that sets PYTHONPATH. Ours never reaches it, since its environment is clean.
+FLAGS = ("-s",)
 ANSWER_S = 15.0
 LINE_CAP = 64_000_000
 _GRES = re.compile(r"gpu(?::(?P<type>[A-Za-z_][\w.-]*|\d[\w.-]*[A-Za-z_][\w.-]*))?:(?P<count>\d+)(?:\([^)]*\))?")
@@ -49,15 +53,17 @@ def gpus_in(gres: str) -> dict[str, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class TextFleet:
-    """The primary reader: sinfo and scontrol as text, the same since Slurm 20.11."""
+    """The primary reader: sinfo and scontrol as text, the same since Slurm 20.11. `why`: why it isn't pyslurm, if the
+    site names one."""
 
     commands: Commands
+    why: str = ""
 
     def read(self) -> Fleet:
         """Two calls: sinfo, scontrol show reservation."""
         nodes = self._asked("sinfo", ["-h", "-a", "-N", "-O", NODE_FIELDS])
         reserved = self._asked("scontrol", ["show", "reservation", "--oneliner"])
-        return Fleet(nodes=nodes_in(nodes), reservations=reservations_in(reserved), reader="text")
+        return Fleet(nodes=nodes_in(nodes), reservations=reservations_in(reserved), reader="text", reader_why=self.why)
 
     def version(self) -> str:
         """Like `24.11.5`."""
@@ -188,35 +194,47 @@ class PyslurmFleet:
         environment = {"PATH": os.environ.get("PATH", os.defpath), "PYSLURM_DISABLE_AUTO_INIT": "1"}
         if self.conf:
             environment["SLURM_CONF"] = self.conf
+        with tempfile.TemporaryFile() as complaint:
+            line = self._line(question, environment, complaint)
+            last = _last_words(complaint)
+        try:
+            told = json.loads(line)
+        except ValueError:
+            ended = "the pyslurm helper ended without an answer"
+            raise BackendTrouble(self.site, f"{ended}: {last}" if last else ended) from None
+        if not isinstance(told, dict) or "error" in told:
+            why = told.get("error") if isinstance(told, dict) else "no object"
+            raise BackendTrouble(self.site, f"the pyslurm helper: {why}")
+        return told
+
+    def _line(self, question: Mapping[str, str], environment: Mapping[str, str], complaint: IO[bytes]) -> bytes:
         try:
             helper = subprocess.Popen(
                 self.argv,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
+                stderr=complaint,
                 env=environment,
                 start_new_session=True,
             )
         except OSError as error:
-            raise BackendTrouble(self.site, f"the pyslurm helper can't be run: {error.strerror}") from None
+            raise BackendTrouble(self.site, f"{self.argv[0]} can't be run: {error.strerror}") from None
         with helper:
             try:
                 assert helper.stdin is not None
-                helper.stdin.write(json.dumps({**question, "conf": self.conf}).encode() + b"\n")
-                helper.stdin.close()
-                line = _line_of(helper, self.answer_s)
-            except BrokenPipeError:
-                line = b""
+                with suppress(BrokenPipeError):  # it ended before it read: what it said is still there
+                    helper.stdin.write(json.dumps({**question, "conf": self.conf}).encode() + b"\n")
+                    helper.stdin.close()
+                return _line_of(helper, self.answer_s)
             finally:
                 helper.kill()
-        try:
-            told = json.loads(line)
-        except ValueError:
-            raise BackendTrouble(self.site, "the pyslurm helper ended without an answer") from None
-        if not isinstance(told, dict) or "error" in told:
-            why = told.get("error") if isinstance(told, dict) else "no object"
-            raise BackendTrouble(self.site, f"the pyslurm helper: {why}")
-        return told
+
+
+def _last_words(complaint: IO[bytes]) -> str:
+    """The last line that a helper wrote to its standard error."""
+    complaint.seek(max(0, complaint.seek(0, os.SEEK_END) - 4096))
+    lines = complaint.read().decode(errors="replace").strip().splitlines()
+    return "".join(letter for letter in lines[-1] if letter.isprintable())[:300] if lines else ""
 
 
 def _line_of(helper: subprocess.Popen[bytes], answer_s: float) -> bytes:
@@ -238,18 +256,25 @@ def _counts(told: Mapping[str, Any]) -> dict[str, int]:
     return {str(kind): int(count) for kind, count in told.items()}
 
 
-def fleet_reader(site: Site, commands: Commands) -> FleetReader:
-    """The reader for this site: pyslurm if the site names an interpreter with a matching pyslurm, else text."""
+def fleet_reader(site: Site, commands: Commands) -> TextFleet | PyslurmFleet:
+    """The reader for this site: pyslurm if the site names an interpreter with a matching pyslurm, else text, which then
+    knows why."""
     text = TextFleet(commands=commands)
     if not site.slurm.pyslurm_python:
         return text
-    helper = PyslurmFleet(site=site.name, argv=(site.slurm.pyslurm_python, "-I", str(HELPER)), conf=site.slurm.conf)
+    helper = PyslurmFleet(site=site.name, argv=(site.slurm.pyslurm_python, *FLAGS, str(HELPER)), conf=site.slurm.conf)
     try:
         built_for, _ = helper.version()
-        fits = _release(built_for) == _release(text.version())
-    except BackendTrouble:
-        return text
-    return helper if fits else text
+    except BackendTrouble as error:
+        return replace(text, why=error.message)
+    try:
+        here = text.version()
+    except BackendTrouble as error:
+        return replace(text, why=f"Slurm's version isn't known ({error.message})")
+    if _release(built_for) != _release(here):
+        meant = ".".join(_release(built_for))
+        return replace(text, why=f"pyslurm {built_for} is for Slurm {meant}, and this is {here}")
+    return helper
 
 
 def _release(version: str) -> tuple[str, ...]:

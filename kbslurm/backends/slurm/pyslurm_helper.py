@@ -12,10 +12,14 @@ from __future__ import annotations
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 
 def main() -> int:
+    # This folder isn't a place to import from; an interpreter that knows -P or -I hasn't put it there.
+    if sys.path and Path(sys.path[0]).resolve() == Path(__file__).resolve().parent:
+        del sys.path[0]
     try:
         question = json.loads(sys.stdin.readline())
         print(json.dumps(answer(question)), flush=True)

@@ -28,6 +28,7 @@ class Phase(StrEnum):
     WAITING = "waiting"
     RUNNING = "running"
     ENDED = "ended"
+    ELSEWHERE = "elsewhere"  # in a federation, another cluster has it
     INDETERMINATE = "indeterminate"
 
 
@@ -64,9 +65,10 @@ _PHASES: Mapping[str, Phase] = {
         "RUNNING SUSPENDED COMPLETING RESIZING SIGNALING STAGE_OUT STOPPED UPDATE_DB".split(), Phase.RUNNING
     ),
     **dict.fromkeys(
-        ("BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED TIMEOUT REVOKED").split(),
+        ("BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED TIMEOUT").split(),
         Phase.ENDED,
     ),
+    "REVOKED": Phase.ELSEWHERE,
 }
 
 _ENDINGS: Mapping[str, Ending] = {
@@ -79,7 +81,6 @@ _ENDINGS: Mapping[str, Ending] = {
     "OUT_OF_MEMORY": Ending.MEMORY,
     "PREEMPTED": Ending.PREEMPTED,
     "TIMEOUT": Ending.TIMEOUT,
-    "REVOKED": Ending.NO_REPORT,
 }
 
 # The message for the submitter, by the reason word that Slurm shows in parentheses.

@@ -13,6 +13,7 @@ from kbslurm.observe.logs import teller
 
 tell = teller("slurm")
 
+FEDERATED = "another cluster of the federation took the job; its own files will show its end"
 REQUEUED = "it was requeued from outside; an attempt runs only once, so it isn't restarted"
 
 
@@ -30,6 +31,8 @@ def sighting_of_row(row: JobRow, proof: Evidence, paths: AttemptPaths, site: str
             return replace(usual, node=None, expected_at=row.expected_at)
         case Phase.RUNNING:
             return replace(usual, seen=Seen.RUNNING, reason="", started_at=started_at)
+        case Phase.ELSEWHERE:  # only this cluster's copy is gone: the end is seen in the shared root, or never
+            return proof.running() or replace(usual, node=None, reason=FEDERATED)
         case Phase.ENDED:
             ending = Ending.REPORTED if proof.reported else ending_of(row.state, claimed=proof.claimed)
             if ending in (Ending.NO_REPORT, Ending.CANCELLED) and evidence.slurm_said_memory(paths):

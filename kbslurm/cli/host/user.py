@@ -76,6 +76,31 @@ def team(
         return _told(hosts.user(person(name)), as_json)
 
 
+def account(
+    name: PersonName,
+    to: Annotated[
+        str | None,
+        typer.Argument(metavar="[ACCOUNT]", help="An account of the cluster's; leave it out to see the current one."),
+    ] = None,
+    none: Annotated[bool, typer.Option("--none", help="Charge no account of theirs.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Set the cluster account that pays for a person's jobs, where a cluster charges each person's own."""
+    if none and to is not None:
+        raise Invalid("ACCOUNT and --none exclude each other", hint="Pass one of them.")
+    with host() as hosts:
+        if none or to is not None:
+            found = hosts.set_cluster_account(person(name), to)
+        else:
+            found = hosts.user(person(name))
+    if as_json:
+        printing.as_json(found)
+    else:
+        pays = found["cluster_account"]
+        printing.say(f"{found['name']}: {f'account {pays} pays' if pays else 'no cluster account'}")
+    return EXIT_OK
+
+
 def ban(
     name: PersonName,
     reason: Annotated[str, typer.Option(help="The reason shown to the person.")] = "",

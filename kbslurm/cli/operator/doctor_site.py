@@ -15,6 +15,7 @@ from kbslurm.errors import KbslurmError
 if TYPE_CHECKING:
     from kbslurm.config.settings import Config
     from kbslurm.domain.site import Site
+    from kbslurm.flow.script import Charged
     from kbslurm.store.views import Board
 
 
@@ -35,6 +36,7 @@ def site_findings(name: str, *, live: bool, wait_s: float) -> list[Finding]:
         eval_dir=shared_folders.eval_dir(),
         boards=wanted_by_boards(configuration(), found) if live else {},
         wait_s=wait_s,
+        charged=somebody_charged(configuration()) if any(gpu.charges_people for gpu in found.gpus.values()) else None,
     )
     findings = [*login_node.login_findings(checkup), *memory_findings(configuration(), found), *image_findings(found)]
     return [*findings, *(probe_job.live_findings(checkup) if live else probe_job.unlooked(found))]
@@ -78,6 +80,21 @@ def memory_findings(config: Config, site: Site) -> list[Finding]:
         if usual is not None and not boards:
             findings.append(caution("memory", f"{usual}, with the usual limit", more_memory(gpu), where=gpu))
     return findings
+
+
+def somebody_charged(config: Config) -> Charged | None:
+    """A person whose cluster account can pay for a probe, where each person's own account pays."""
+    from kbslurm import wiring
+    from kbslurm.flow.script import Charged
+
+    if not config.database_url:
+        return None
+    try:
+        with wiring.opened_store(config, migrated=False) as store:
+            paying = [one for one in store.people.all() if one.cluster_account and one.banned_at is None]
+    except KbslurmError:
+        return None
+    return Charged(person=paying[0].name, account=paying[0].cluster_account) if paying else None
 
 
 def image_findings(site: Site) -> list[Finding]:

@@ -13,38 +13,33 @@ from kbslurm.cli.arguments import Json
 from kbslurm.cli.context import configuration
 from kbslurm.cli.lookup import site_named, sites_folder
 from kbslurm.cli.output import printing
-from kbslurm.config import shared_folders
 from kbslurm.errors import EXIT_OK, KbslurmError, Misconfigured
 
 
 def check(site: Annotated[str, typer.Argument(help="A name, or a .toml file.")], as_json: Json = False) -> int:
-    """Check a cluster file and render a job for each of its GPU types. Doesn't contact the cluster."""
+    """Check a cluster file and render a job for each of its GPU types. Doesn't contact the cluster.
+
+    Shows what each job would request; kbslurm site render prints the whole script.
+    """
     from kbslurm.cli.operator.doctor_site import memory_findings
-    from kbslurm.domain.run import JobName
-    from kbslurm.flow.script import script_for, supervisor_digest
+    from kbslurm.cli.operator.site_render import script_of
 
     found = site_named(site)
-    for gpu in found.gpus:
-        script_for(
-            found,
-            name=JobName("kb-check"),
-            gpu=gpu,
-            directory=Path("/check"),
-            harness=Path("/check"),
-            supervisor=supervisor_digest(shared_folders.eval_dir()),
-            time_limit_s=60,
-            memory_bytes=1 << 30,
-            templates=shared_folders.path("sbatch_templates"),
-        )
+    scripts = {gpu: script_of(found, gpu, "leaderboard", fitting=True) for gpu in found.gpus}
     memory = memory_findings(configuration(), found)
     if short := next((one for one in memory if one.grade == "FAIL"), None):
         raise Misconfigured(short.text, fix=short.remedy)
     for one in memory:
         printing.caution(f"{one.text}. {one.remedy}")
     if as_json:
-        printing.as_json({"site": found.name, "gpus": sorted(found.gpus)})
-    else:
-        printing.say(f"{found.name} is valid: {', '.join(found.gpus)}; kbslurm doctor --site checks the cluster itself")
+        printing.as_json({"site": found.name, "gpus": sorted(found.gpus), "scripts": scripts})
+        return EXIT_OK
+    printing.say(f"{found.name} is valid: {', '.join(found.gpus)}; kbslurm doctor --site checks the cluster itself")
+    for gpu, script in scripts.items():
+        printing.say(f"a job on {gpu} (kbslurm site render {site} {gpu} prints all of it):")
+        for line in script.splitlines():
+            if line.startswith("#SBATCH"):
+                printing.say(f"  {line}")
     return EXIT_OK
 
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import getpass
 import shutil
 import socket
+import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kbslurm.cli.arguments import Json
 from kbslurm.cli.output import printing
 from kbslurm.errors import EXIT_OK, BackendTrouble, Invalid, NotFound
+
+if TYPE_CHECKING:
+    from kbslurm.backends.slurm.doctor.site_file import Kind
 
 
 def site_init(
@@ -26,12 +30,17 @@ def site_init(
     image_dir: Annotated[Path | None, typer.Option("--image-dir", help="The folder of the images.")] = None,
     image: Annotated[str, typer.Option("--image", help="The image for every GPU type, below --image-dir.")] = "",
     gpu: Annotated[list[str] | None, typer.Option("--gpu", help="Only these GPU types.")] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", min=1, help="How many GPUs of each type may be used at once.")
+    ] = None,
     bin_dir: Annotated[str, typer.Option("--bin-dir", help="The folder of Slurm's commands, if not in PATH.")] = "",
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     as_json: Json = False,
 ) -> int:
     """Write a first cluster file from what Slurm reports here. Run it on the login node, then review its lines with a
-    `?`."""
+    `?`.
+
+    Of each GPU type it takes a few, at most four; on a terminal it asks how many."""
     from kbslurm.backends.slurm.doctor import site_file, survey
     from kbslurm.config import sites
 
@@ -44,6 +53,10 @@ def site_init(
         raise NotFound(
             "Slurm", f"on {socket.gethostname()}", hint=f"Use a login node, or --bin-dir ({error.message})."
         ) from None
+    chosen = site_file.chosen_kinds(found, tuple(gpu or ()))
+    counts = {kind.name: count for kind in chosen} if count is not None else {}
+    if count is None and out is not None and not as_json and sys.stdin.isatty():
+        counts = {kind.name: _asked_count(kind) for kind in chosen}
     wishes = site_file.Wishes(
         name=name or (out.stem if out else ""),
         shared_root=str((shared_root or Path.home() / "kbslurm").absolute()),
@@ -52,6 +65,7 @@ def site_init(
         checked_on=datetime.now(UTC).date().isoformat(),
         bin_dir=bin_dir,
         gpus=tuple(gpu or ()),
+        counts=counts,
     )
     text = site_file.toml_of(found, wishes)
     if out is not None:
@@ -75,3 +89,14 @@ def site_init(
     printing.say(f"{out} written; review the lines with a ?")
     printing.say(f"then: kbslurm site check {out}; kbslurm doctor --site {out} --live")
     return EXIT_OK
+
+
+def _asked_count(kind: Kind) -> int:
+    """How many GPUs of this type may be ours, from whoever sits at the terminal."""
+    where = f"{kind.name}: {kind.there} in partition {kind.partition.name}"
+    question = f"{where}. How many may the competition use at once?"
+    while True:
+        asked: int = typer.prompt(question, default=kind.proposed, type=int, err=True)
+        if 1 <= asked <= kind.there:
+            return asked
+        typer.echo(f"between 1 and {kind.there}", err=True)

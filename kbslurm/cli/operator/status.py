@@ -148,6 +148,10 @@ def _say_fleet(say: Callable[..., None], row: Mapping[str, Any]) -> None:
         f"{printing.escape(row['site'])}: {row['nodes']} nodes; GPUs in use: {printing.escape(gpus or 'none')}",
         soft_wrap=True,
     )
+    if row.get("reader_why"):
+        say(f"  read by Slurm's text commands, not by pyslurm: {printing.escape(row['reader_why'])}", soft_wrap=True)
+    elif row.get("reader") == "pyslurm":
+        say("  read by pyslurm")
     for node in row["unusable"]:
         why = f" ({printing.escape(node['why'])})" if node["why"] and node["why"] != "none" else ""
         say(f"  {printing.escape(node['node'])} {printing.escape(node['state'])}{why}", soft_wrap=True)

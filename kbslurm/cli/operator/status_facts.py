@@ -79,6 +79,7 @@ def look_at_fleets(config: Config, found: Status) -> None:
             {
                 "site": site.name,
                 "reader": fleet.reader,
+                "reader_why": fleet.reader_why,
                 "gpus": {kind: dict(zip(("used", "usable"), fleet.gpus(kind), strict=True)) for kind in _kinds(fleet)},
                 "nodes": len(fleet.nodes),
                 "unusable": [{"node": n.name, "state": n.state, "why": n.reason} for n in fleet.nodes if not n.usable],

@@ -174,8 +174,8 @@ def test_site_init_writes_a_file_with_which_a_submission_is_scored(database_url:
     assert done.returncode == 0, done.stdout + done.stderr
     site = sites.load(folder / "sites" / "first.toml")
     assert {name: (gpu.partition, gpu.whole, gpu.count) for name, gpu in site.gpus.items()} == {
-        "H100": ("gpu-h100", True, 6),
-        "A100": ("gpu-a100", True, 6),
+        "H100": ("gpu-h100", True, 4),
+        "A100": ("gpu-a100", True, 4),
         "1g.10gb": ("mig", False, 2),
     }
     assert kbslurm(*words).returncode == 2, "it replaces nothing unasked"

@@ -232,6 +232,26 @@ def test_slurms_own_time_limit_is_a_timeout_and_isnt_tried_again(walk: Walk) -> 
     assert "hit the job's time limit" in run["verdict_reason"]
 
 
+def test_a_node_that_loses_power_takes_its_containers_with_it(walk: Walk) -> None:
+    def alive() -> list[str]:
+        return [line for line in control.as_root("ps", "-eo", "pid,args").splitlines() if " /eval" in line]
+
+    walk.stage.submit(sleeping(15), gpus=["H100"])
+    with walk.daemon():
+        node = walk.wait_began()["node"]
+        assert alive(), "judge and runner are in containers"
+        control.daemon("kill", f"node:{node}")
+        try:
+            assert alive() == []
+            control.as_root("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+            assert walk.wait_attempt("dead")["ending"] == "node_failure"
+            walk.is_well(attempts=2)
+        finally:
+            control.daemon("start", f"slurmd:{node}")
+            control.resume(node)
+            control.settle()
+
+
 def test_a_job_that_was_given_less_memory_than_its_problem_needs_isnt_its_submissions_fault(walk: Walk) -> None:
     walk.stage.submit(HUNGRY, gpus=["TIGHT"])
     with walk.daemon():

@@ -78,6 +78,12 @@ def custom_kernel(data):
 """
 
 
+def forget() -> None:
+    """What a node remembers of its images goes, wherever it is kept."""
+    for folder in ("/dev/shm", "/var/tmp"):
+        shutil.rmtree(f"{folder}/.kb-images-{os.getuid()}", ignore_errors=True)
+
+
 @pytest.mark.parametrize("bound", ["memory", "watched"])
 def test_all_that_a_submission_writes_is_bounded(database_url: str, bound: str) -> None:
     folder = Path("/shared/scratch") / bound
@@ -88,14 +94,14 @@ def test_all_that_a_submission_writes_is_bounded(database_url: str, bound: str) 
             (folder / "bin").mkdir()
             (folder / "bin" / "unshare").write_text("#!/bin/sh\nexit 1\n")
             (folder / "bin" / "unshare").chmod(0o755)
-            shutil.rmtree(f"/dev/shm/.kb-images-{os.getuid()}", ignore_errors=True)
+            forget()
         walk.site = dataclasses.replace(walk.site, paths=paths, exports=exports)
         try:
             walk.stage.submit(GLUTTON.format(files=25, rest=30 if exports else 0), gpus=["H100"])
             with walk.daemon():
                 (run,) = walk.wait_ended()
         finally:
-            shutil.rmtree(f"/dev/shm/.kb-images-{os.getuid()}", ignore_errors=True)
+            forget()
         (row,) = walk.stage.rows("SELECT detail FROM verdict")
         notes = " ".join(row["detail"]["isolation"]["notes"])
     assert (run["state"], run["verdict"]) == ("scored", "error"), run

@@ -32,7 +32,7 @@ VIEW, SEND, ATTACH = 1 << 10, 1 << 11, 1 << 15
 NEEDED = str(VIEW | SEND | ATTACH)
 PING, COMMAND, COMPONENT, COMPLETE = 1, 2, 3, 4
 Json = dict[str, Any]
-HEADERS = web.RequestKey("headers", dict)
+HEADERS = web.RequestKey("headers", dict[str, str])
 
 
 @dataclass

@@ -14,6 +14,7 @@ from kbslurm.api.identity import Sender
 from kbslurm.api.parameters import Whom
 from kbslurm.contract.users import (
     AccountWanted,
+    NewClusterAccount,
     NewRole,
     NewTeam,
     NewUser,
@@ -53,6 +54,11 @@ def add_users(router: APIRouter, context: Context, histories: waiting.Histories)
     def team(user_id: Whom, wanted: NewTeam, sender: Sender) -> Ascii:
         """Set the team that a person submits for from now on; null: none. Earlier submissions stay with their team."""
         return Ascii(hosting(context, sender).set_team(user_id, wanted.team))
+
+    @router.put("/users/{user_id}/cluster_account", responses=answers(UserTold, *HOSTS_FAILURES))
+    def cluster_account(user_id: Whom, wanted: NewClusterAccount, sender: Sender) -> Ascii:
+        """Set the account that pays for a person's jobs on clusters that charge each person's own; null: none."""
+        return Ascii(hosting(context, sender).set_cluster_account(user_id, wanted.cluster_account))
 
     @router.post("/users/{user_id}/accounts", responses=answers(UserTold, *HOSTS_FAILURES, 403))
     def account(user_id: Whom, wanted: AccountWanted, sender: Sender) -> Ascii:

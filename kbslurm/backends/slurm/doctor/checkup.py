@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kbslurm.backends.slurm.commands import Commands
 from kbslurm.domain.site import Site
+from kbslurm.flow.script import Charged
 
 NODE_WAIT_S = 300.0
 
@@ -16,7 +17,8 @@ NODE_WAIT_S = 300.0
 @dataclass(frozen=True, kw_only=True)
 class Checkup:
     """One check of a site. `boards`: by GPU type, the isolation that each requires for a run to rank. `clock` is
-    the wall clock in seconds, `sleep` how waiting is done."""
+    the wall clock in seconds, `sleep` how waiting is done. `charged`: whose account pays for the probes where each
+    person's own does."""
 
     site: Site
     commands: Commands
@@ -26,3 +28,4 @@ class Checkup:
     wait_s: float = NODE_WAIT_S
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
+    charged: Charged | None = None

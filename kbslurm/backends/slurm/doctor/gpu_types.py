@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
@@ -55,6 +56,20 @@ def gpu_findings(gpu: GpuType, partitions: Sequence[Partition]) -> list[Finding]
     return found
 
 
+def rewritten(gpu: GpuType, key: str, has: str, asked: str | None = None) -> Finding | None:
+    """What it means if a job has another partition, account or QOS than its script asks for: the site rewrites jobs, as
+    by a job_submit plug-in. None if it has what it asked for, or asked for nothing."""
+    wanted: str = getattr(gpu, key) if asked is None else asked
+    if not wanted or not has or has in wanted.split(","):
+        return None
+    return caution(
+        "rewritten",
+        f"its jobs ask for {key} {wanted} but get {has}: this cluster changes jobs as they are submitted (job_submit)",
+        f'Set {key} = "{has}" if the jobs belong there, so that limits and times are checked against the right one.',
+        where=gpu.name,
+    )
+
+
 def _slice_findings(gpu: GpuType) -> Iterator[Finding]:
     sliced = any(is_slice(kind) for kind in (*gpus_of(gpu.request.partition("=")[2]), gpu.request, gpu.constraint))
     if sliced and gpu.whole:
@@ -98,6 +113,7 @@ def request_finding(checkup: Checkup, gpu: GpuType) -> Finding:
             time_limit_s=60,
             memory_bytes=1 << 30,
             templates=checkup.templates,
+            charged=checkup.charged,
         )
         make_folder(folder)
         (folder / "job.sh").write_text(text, encoding="utf-8")
@@ -120,4 +136,7 @@ def request_finding(checkup: Checkup, gpu: GpuType) -> Finding:
             "Correct request, partition, account, qos or constraint of this GPU type.",
             where=gpu.name,
         )
+    told = re.search(r"\bin partition (\S+)", answer.err)
+    if told and (other := rewritten(gpu, "partition", told[1])):
+        return other
     return passed("request", f"sbatch would accept it ({gpu.request or 'no request'})", where=gpu.name)

@@ -9,11 +9,14 @@ from kbslurm.backends.slurm import ssh_login
 from kbslurm.backends.slurm.commands import Commands
 from kbslurm.backends.slurm.doctor.checkup import Checkup
 from kbslurm.backends.slurm.doctor.gpu_types import gpu_findings, request_finding
+from kbslurm.backends.slurm.doctor.limits import limit_findings
 from kbslurm.backends.slurm.doctor.partitions import GRES_FORMAT, read_partitions
 from kbslurm.backends.slurm.doctor.scheduler_settings import setting_findings
 from kbslurm.backends.slurm.doctor.shared_root import root_findings
 from kbslurm.backends.slurm.doctor.survey import has_accounting, read_settings, read_version
+from kbslurm.backends.slurm.fleet import PyslurmFleet, fleet_reader
 from kbslurm.domain.finding import Finding, caution, failed, passed
+from kbslurm.domain.site import Site
 from kbslurm.errors import BackendTrouble
 
 OLDEST = (20, 11)
@@ -25,7 +28,7 @@ def login_findings(checkup: Checkup) -> list[Finding]:
     version = _asked(commands, "sinfo", "-V")
     if isinstance(version, Finding):
         return [version, *root_findings(site)]
-    found = [version_finding(version)]
+    found = [version_finding(version), *reader_findings(site, commands)]
     began = checkup.clock()
     config = _asked(commands, "scontrol", "show", "config")
     if isinstance(config, Finding):
@@ -41,6 +44,8 @@ def login_findings(checkup: Checkup) -> list[Finding]:
         if isinstance(answer, Finding):
             found.append(answer)
     partitions = read_partitions(sinfo, told) if isinstance(sinfo, str) and isinstance(told, str) else ()
+    if site.slurm.accounting and has_accounting(settings):
+        found += limit_findings(site, commands, told if isinstance(told, str) else "")
     for gpu in site.gpus.values():
         found += gpu_findings(gpu, partitions)
     roots = root_findings(site)
@@ -81,6 +86,22 @@ def version_finding(text: str) -> Finding:
     if numbers < OLDEST:
         return caution("Slurm", f"{version} is older than the supported versions", "Use Slurm 20.11 or newer.")
     return passed("Slurm", version)
+
+
+def reader_findings(site: Site, commands: Commands) -> list[Finding]:
+    """Which reader `kbslurm status` has for the nodes, and why, where the site names a pyslurm."""
+    if not site.slurm.pyslurm_python:
+        return []
+    reader = fleet_reader(site, commands)
+    if isinstance(reader, PyslurmFleet):
+        return [passed("pyslurm", f"reads the nodes ({site.slurm.pyslurm_python})")]
+    return [
+        caution(
+            "pyslurm",
+            f"isn't used: {reader.why}; Slurm's text commands are",
+            "Correct pyslurm_python under [slurm], or leave it out: nothing is missing without it.",
+        )
+    ]
 
 
 def _sacct_finding(commands: Commands) -> Finding:

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from kbslurm.backends.slurm.doctor.container import container_findings
 from kbslurm.backends.slurm.doctor.file_exchange import atomicity_findings, delay_findings
+from kbslurm.backends.slurm.doctor.gpu_types import rewritten
 from kbslurm.backends.slurm.doctor.isolation import isolation_findings
 from kbslurm.backends.slurm.doctor.node_facts import Sight
 from kbslurm.backends.slurm.doctor.shared_root import FREE_MB
@@ -20,6 +21,9 @@ def node_findings(site: Site, gpu: GpuType, sight: Sight, *, boards: Mapping[str
     """What a node's facts mean. Pure."""
     where = f"{gpu.name} on {sight.fact('node') or 'its node'}"
     found = [*delay_findings(site, sight, where), *atomicity_findings(sight, where)]
+    found += [one for key in ("partition", "qos") if (one := rewritten(gpu, key, sight.fact(f"job_{key}") or ""))]
+    if not gpu.charges_people and (one := rewritten(gpu, "account", sight.fact("job_account") or "")):
+        found.append(one)
     if sight.fact("prepared") is None:
         found.append(
             failed("modules", "the site's modules couldn't be loaded", "Fix modules or module_init.", where=where)

@@ -18,6 +18,7 @@ from kbslurm.backends.slurm.doctor.shared_root import RACES, made_by_us
 from kbslurm.domain.finding import Finding, caution, failed, unseen
 from kbslurm.domain.site import GpuType, Site
 from kbslurm.errors import BackendTrouble, KbslurmError
+from kbslurm.flow.script import charging
 from kbslurm_eval.shared.wire import Report
 
 LOOK_S = 0.02
@@ -54,8 +55,16 @@ def probe_node(checkup: Checkup, gpu: GpuType) -> list[Finding]:
         _put(folder / "turn", "a" * TURN_LENGTH)
         inside = Path(__file__).with_name("inside_image.py")
         shutil.copyfile(inside, folder / "inside.py")
-        rehearsed = rehearsal.prepare(checkup.site, gpu, folder, templates=checkup.templates, eval_dir=checkup.eval_dir)
-        text = probe_script(checkup.site, gpu, folder, checkup.templates)
+        rehearsed = rehearsal.prepare(
+            checkup.site,
+            gpu,
+            folder,
+            templates=checkup.templates,
+            eval_dir=checkup.eval_dir,
+            charged=checkup.charged,
+        )
+        paying = charging(checkup.site, gpu, checkup.charged)
+        text = probe_script(checkup.site, paying, folder, checkup.templates)
         (folder / "job.sh").write_text(text, encoding="utf-8")
         answer = checkup.commands.run(
             "sbatch", ["--parsable", str(folder / "job.sh")], timeout_s=checkup.site.slurm.submit_timeout_s

@@ -17,7 +17,7 @@ from kbslurm.domain.manifest import manifest_for, manifest_text
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import JobName
 from kbslurm.domain.site import GpuType, Site
-from kbslurm.flow.script import script_for, supervisor_digest
+from kbslurm.flow.script import Charged, script_for, supervisor_digest
 from kbslurm_eval.shared.wire import Limits, Report, WireError, unseal
 
 NAME = JobName("kb-rehearsal")
@@ -78,7 +78,9 @@ class Rehearsal:
         return why or said.strip().rpartition("\n")[2][:300]
 
 
-def prepare(site: Site, gpu: GpuType, folder: Path, *, templates: Path, eval_dir: Path) -> Rehearsal:
+def prepare(
+    site: Site, gpu: GpuType, folder: Path, *, templates: Path, eval_dir: Path, charged: Charged | None = None
+) -> Rehearsal:
     """Set up the attempt below this folder, with its own harness and its script next to it."""
     harness = stage(eval_dir, folder / "eval")
     found = Rehearsal(folder=folder, key=secrets.token_bytes(32))
@@ -103,6 +105,7 @@ def prepare(site: Site, gpu: GpuType, folder: Path, *, templates: Path, eval_dir
         time_limit_s=LIMIT_S,
         memory_bytes=MEMORY_BYTES,
         templates=templates,
+        charged=charged,
     )
     (folder / SCRIPT).write_text(script, encoding="utf-8")
     return found

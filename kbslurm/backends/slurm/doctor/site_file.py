@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kbslurm.backends.slurm.doctor.partitions import UNTYPED, Partition, is_slice
@@ -12,6 +12,7 @@ from kbslurm.backends.slurm.doctor.survey import Survey
 from kbslurm.domain.site import Vendor
 from kbslurm.errors import Misconfigured
 
+FEW = 4
 _AMD = re.compile(r"(?:^|[^a-z])(?:mi\d{2,3}|gfx\d|instinct|radeon)", re.IGNORECASE)
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 
@@ -32,6 +33,16 @@ class Kind:
     @property
     def vendor(self) -> Vendor:
         return "amd" if _AMD.search(self.slurm_type) else "nvidia"
+
+    @property
+    def there(self) -> int:
+        """How many GPUs of this type its partition has."""
+        return self.partition.gpus[self.slurm_type]
+
+    @property
+    def proposed(self) -> int:
+        """How many of them we may use if nobody says: few, since the others on the cluster need them, too."""
+        return min(self.there, FEW)
 
     @property
     def is_whole(self) -> bool:
@@ -62,7 +73,7 @@ def _preference(partition: Partition) -> tuple[bool, int, bool, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """What a cluster can't tell. Empty: a guess, marked by a comment."""
+    """What a cluster can't tell. Empty: a guess, marked by a comment. `counts`: how many GPUs of a type we may use."""
 
     name: str = ""
     shared_root: str
@@ -71,11 +82,17 @@ class Wishes:
     checked_on: str = ""
     bin_dir: str = ""
     gpus: tuple[str, ...] = field(default=())
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+def chosen_kinds(found: Survey, names: Sequence[str]) -> list[Kind]:
+    """The GPU types that go into the file: those named, or all."""
+    return [kind for kind in kinds(found.partitions) if not names or kind.name in names]
 
 
 def toml_of(found: Survey, wishes: Wishes) -> str:
     """A site file from the survey, with comments where a person should review it. Misconfigured without GPUs."""
-    chosen = [kind for kind in kinds(found.partitions) if not wishes.gpus or kind.name in wishes.gpus]
+    chosen = chosen_kinds(found, wishes.gpus)
     if not chosen:
         raise Misconfigured(
             f"Slurm on {found.cluster or 'this cluster'} shows no usable GPUs",
@@ -143,7 +160,10 @@ def _gpu(kind: Kind, found: Survey, wishes: Wishes) -> Iterator[str]:
     if not kind.is_whole:
         yield "# a part of a device: others disturb its timings"
         yield "whole = false"
-    yield f"count = {partition.gpus[kind.slurm_type]}"
+    count = min(wishes.counts.get(kind.name, kind.proposed), kind.there)
+    if kind.name not in wishes.counts and count < kind.there:
+        yield f"# ? of the {kind.there} in {partition.name}: how many may be ours at once"
+    yield f"count = {count}"
     if partition.max_time_s is not None:
         yield f"max_time = {_quoted(f'{max(60, int(partition.max_time_s))}s')}"
     yield "# ? made by kbslurm image build; pin it with image_digest"

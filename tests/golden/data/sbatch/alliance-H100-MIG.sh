@@ -4,7 +4,7 @@
 #SBATCH --exclude=n7,n8
 #SBATCH --job-name=kb-abcdefghijklmnopqrstuvwxyz
 #SBATCH --nodes=1 --ntasks=1 --cpus-per-task=4
-#SBATCH --mem=16384M --time=18
+#SBATCH --mem=16384M --time=60
 #SBATCH --chdir=/shared/attempts/kb-abcdefghijklmnopqrstuvwxyz
 #SBATCH --output=/shared/attempts/kb-abcdefghijklmnopqrstuvwxyz/log --open-mode=append
 #SBATCH --no-requeue --export=NIL

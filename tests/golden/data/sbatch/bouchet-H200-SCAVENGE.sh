@@ -3,7 +3,7 @@
 #SBATCH --gpus=h200:1
 #SBATCH --exclude=n7,n8
 #SBATCH --job-name=kb-abcdefghijklmnopqrstuvwxyz
-#SBATCH --nodes=1 --ntasks=1 --cpus-per-task=8
+#SBATCH --nodes=1 --ntasks=1 --cpus-per-task=6
 #SBATCH --mem=65536M --time=18
 #SBATCH --chdir=/shared/attempts/kb-abcdefghijklmnopqrstuvwxyz
 #SBATCH --output=/shared/attempts/kb-abcdefghijklmnopqrstuvwxyz/log --open-mode=append
@@ -14,7 +14,7 @@ umask 077
 export PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin LC_ALL=C.UTF-8
 DIR=/shared/attempts/kb-abcdefghijklmnopqrstuvwxyz
 EVAL=/shared/eval-0123456789abcdef
-IMAGE=/nfs/roberts/scratch/kbslurm/images/cuda.sif
+IMAGE=/nfs/roberts/project/kbslurm/images/cuda.sif
 JOB=${SLURM_JOB_ID:-0} NODE=${SLURMD_NODENAME:-$(uname -n)}
 
 # The claim: whoever makes this folder runs; everybody else, for ever, doesn't. That holds for this very job, too: one

@@ -1,6 +1,6 @@
 #!/bin/sh
 #SBATCH --partition=education_gpu
-#SBATCH --gres=gpu:1
+#SBATCH --gpus=1
 #SBATCH --account=your_class
 #SBATCH --exclude=n7,n8
 #SBATCH --job-name=kb-abcdefghijklmnopqrstuvwxyz
@@ -15,7 +15,7 @@ umask 077
 export PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin LC_ALL=C.UTF-8
 DIR=/shared/attempts/kb-abcdefghijklmnopqrstuvwxyz
 EVAL=/shared/eval-0123456789abcdef
-IMAGE=/nfs/roberts/scratch/kbslurm/images/cuda.sif
+IMAGE=/nfs/roberts/project/kbslurm/images/cuda.sif
 JOB=${SLURM_JOB_ID:-0} NODE=${SLURMD_NODENAME:-$(uname -n)}
 
 # The claim: whoever makes this folder runs; everybody else, for ever, doesn't. That holds for this very job, too: one

@@ -1,8 +1,8 @@
 #!/bin/sh
 #SBATCH --account=a_yourgroup
 #SBATCH --partition=gpu_cuda
-#SBATCH --qos=mig
-#SBATCH --gres=gpu:nvidia_a100_80gb_pcie_1g.10gb:1
+#SBATCH --qos=gpu
+#SBATCH --gres=gpu:nvidia_a100_80gb_pcie_3g.40gb:1
 #SBATCH --exclude=n7,n8
 #SBATCH --job-name=kb-abcdefghijklmnopqrstuvwxyz
 #SBATCH --nodes=1 --ntasks=1 --cpus-per-task=4

@@ -14,7 +14,7 @@ umask 077
 export PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin LC_ALL=C.UTF-8
 DIR=/shared/attempts/kb-abcdefghijklmnopqrstuvwxyz
 EVAL=/shared/eval-0123456789abcdef
-IMAGE=/orcd/scratch/kbslurm/images/cuda.sif
+IMAGE=/home/kbslurm/orcd/scratch/kbslurm/images/cuda.sif
 JOB=${SLURM_JOB_ID:-0} NODE=${SLURMD_NODENAME:-$(uname -n)}
 
 # The claim: whoever makes this folder runs; everybody else, for ever, doesn't. That holds for this very job, too: one

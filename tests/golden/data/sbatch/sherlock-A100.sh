@@ -2,6 +2,7 @@
 #SBATCH --partition=gpu
 #SBATCH --gpus=1
 #SBATCH --constraint=GPU_SKU:A100_SXM4
+#SBATCH --gpu_cmode=shared
 #SBATCH --exclude=n7,n8
 #SBATCH --job-name=kb-abcdefghijklmnopqrstuvwxyz
 #SBATCH --nodes=1 --ntasks=1 --cpus-per-task=8

@@ -1,7 +1,8 @@
 #!/bin/sh
 #SBATCH --partition=owners
 #SBATCH --gpus=1
-#SBATCH --constraint='GPU_SKU:H100_SXM5|GPU_SKU:H200_SXM5'
+#SBATCH --constraint=GPU_SKU:H100_SXM5
+#SBATCH --gpu_cmode=shared
 #SBATCH --exclude=n7,n8
 #SBATCH --job-name=kb-abcdefghijklmnopqrstuvwxyz
 #SBATCH --nodes=1 --ntasks=1 --cpus-per-task=8
