@@ -679,7 +679,7 @@ class Discord:
             self.met["30046"] += 1
             said = "Maximum number of edits to messages older than 1 hour reached. Try again later"
             told = {"message": said, "code": 30046, "retry_after": 0.05, "global": False}
-            return _json(told, 429, {**request[HEADERS], "Via": "1.1 google", "Retry-After": "0.05"})
+            return _json(told, 429, {"Via": "1.1 google", "Retry-After": "0.05"})
         self.messages[channel][number] = {**self._message(sent, files, channel, number), "edited_timestamp": _now()}
         self.edits[number] += 1
         return _json(self.messages[channel][number], headers=request[HEADERS])
