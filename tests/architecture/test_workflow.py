@@ -50,13 +50,13 @@ def test_the_secret_is_in_no_step_that_runs_a_submission(steps: list[dict[str, A
     holders = [step["name"] for step in steps if "secrets." in str(step)]
     assert holders == ["Open the order", "Seal what came of it"]
     (judging,) = [step for step in steps if "carry.py run" in step.get("run", "")]
-    assert judging["env"] == {"NAME": "${{ inputs.name }}"}
+    assert judging["env"] == {"NAME": "${{ inputs.name }}", "PYTHON": "${{ steps.python.outputs.path }}"}
     assert {step["name"] for step in steps if "github.token" in str(step)} == {"Claim this attempt", "Open the order"}
 
 
 def test_the_claim_comes_before_all_that_a_second_job_must_not_do(steps: list[dict[str, Any]]) -> None:
-    assert steps[1]["id"] == "claim"
-    for step in steps[2:]:
+    assert [step.get("id") for step in steps[:3]] == [None, "python", "claim"]
+    for step in steps[3:]:
         condition = step["if"]
         assert condition == "always()" or "steps.claim.outputs.mine" in condition or "steps.open.outcome" in condition
 

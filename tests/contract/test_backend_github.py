@@ -10,6 +10,7 @@ import signal
 import subprocess
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -343,6 +344,15 @@ def test_a_harness_that_was_changed_meanwhile_doesnt_run(case: GithubCase) -> No
     assert "kbslurm github install" in backend.excerpt(job.name)
 
 
+def test_a_runner_whose_python3_is_old_uses_the_newer_one_beside_it(case: GithubCase) -> None:
+    case.fake.has_old_python = True
+    backend = case.backend()
+    job = make_job(case, "report")
+    attempt = attempt_of(case, job, backend.submit(job))
+    assert wait_seen(case, backend, attempt, Seen.ENDED).ending is Ending.REPORTED
+    assert backend.collect(attempt) is not None
+
+
 def test_a_repository_without_the_secret_says_which_step_failed(case: GithubCase) -> None:
     case.fake.secrets.clear()
     job, attempt = handed_over(case)
@@ -470,6 +480,30 @@ def test_a_rate_limit_is_kept_to_and_another_token_asks_meanwhile(case: GithubCa
     assert alone.find(job.name).seen is Seen.ABSENT
     case.fake.fail.append(limited)
     assert case.backend(tokens=["first", "second"]).find(job.name).seen is Seen.ABSENT
+
+
+def test_what_creates_something_is_paced_to_the_limits_by_minute_and_hour(case: GithubCase) -> None:
+    now = 1_000.0
+    case.fake.creating.clock = lambda: now
+    api = case.backend(monotonic=lambda: now).api
+
+    def created() -> int:
+        """How many go through now, at once."""
+        before = len(case.fake.creating.at)
+        with suppress(BackendRefused):
+            for _ in range(100):
+                api.act("POST", "/git/blobs", {"content": "x", "encoding": "utf-8"})
+        with pytest.raises(BackendRefused, match="the next can go in"):
+            api.act("POST", "/git/blobs", {"content": "x", "encoding": "utf-8"})
+        return len(case.fake.creating.at) - before
+
+    counts = []
+    for _ in range(8):
+        counts.append(created())
+        now += 61.0
+    assert (counts, case.fake.creating.locked_out) == ([80, 80, 80, 80, 80, 80, 20, 0], 0)
+    now += 3_600.0
+    assert (created(), case.fake.creating.locked_out) == (80, 0)
 
 
 def test_a_service_in_trouble_is_left_alone_for_longer_and_longer(case: GithubCase) -> None:

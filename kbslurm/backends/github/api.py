@@ -29,6 +29,10 @@ KEPT, KEPT_CAP = 256, 1 << 20  # how many answers, and the longest that is worth
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 
 
+# Its secondary limits for calls that create something: how many within how many seconds.
+CREATING = ((80, 60.0), (500, 3600.0))
+
+
 @dataclass(kw_only=True)
 class Token:
     """One token, and its limits from the last answers. Never printed."""
@@ -76,6 +80,7 @@ class Api:
         self.calls = 0
         self._monotonic, self._wall = monotonic, wall
         self._kept: dict[tuple[str, str], Answer] = {}
+        self._created: list[float] = []
         self._troubles = 0
         self._quiet_until = 0.0
         self._deadline = Deadline(monotonic)
@@ -141,6 +146,7 @@ class Api:
             raise BackendRefused(
                 self.name, f"it had errors and isn't called for {wait_s:.0f} s", permanent=False, away=True
             )
+        self._pace(method, path)
         try:
             return self._asked(method, path, body=body)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
@@ -158,6 +164,23 @@ class Api:
             ) from None
 
     # -------------------------------------------------------------------------------------------------------- inside
+
+    def _pace(self, method: str, path: str) -> None:
+        """GitHub counts what creates something by the minute and by the hour, tells neither, and locks out who exceeds
+        them: the next one waits instead. Nothing was sent."""
+        if method != "POST" or path.startswith("/actions/runs/"):  # cancelling creates nothing
+            return
+        now = self._monotonic()
+        self._created = [at for at in self._created if at > now - 3600.0]
+        for most, within_s in CREATING:
+            recent = [at for at in self._created if at > now - within_s]
+            if len(recent) >= most:
+                wait_s = recent[-most] + within_s - now
+                said = (
+                    f"GitHub takes {most} creating calls in {within_s / 60:.0f} min; the next can go in {wait_s:.0f} s"
+                )
+                raise BackendRefused(self.name, said, permanent=False, away=True)
+        self._created.append(now)
 
     def _asked(self, method: str, path: str, *, params: Any = None, body: Any = None) -> Answer:
         """One answer, using any token that has calls left. A refused or rate-limited token is tried at most once."""

@@ -169,7 +169,8 @@ def run(env: Mapping[str, str]) -> int:
 
 def _run(env: Mapping[str, str], folder: Path) -> int:
     told = json.loads((folder / "told.json").read_bytes())
-    python = shutil.which(told["python"])
+    # the workflow has found one that is new enough; another command has to be configured
+    python = sys.executable if told["python"] == "python3" else shutil.which(told["python"])
     if python is None:
         raise OrderFailed(f"there is no {told['python']} on this runner")
     if harness_digest(HERE / "eval") != told["harness"]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import math
 import threading
 import time
 from collections import Counter
@@ -513,7 +514,8 @@ class Discord:
             "X-RateLimit-Limit": str(most),
             "X-RateLimit-Remaining": str(most - used - 1),
             "X-RateLimit-Reset": str(time.time() + began + per_s - now),
-            "X-RateLimit-Reset-After": f"{began + per_s - now:.3f}",
+            # rounded up: who waits as long as they are told mustn't come too early
+            "X-RateLimit-Reset-After": f"{math.ceil((began + per_s - now) * 1000) / 1000:.3f}",
             "X-RateLimit-Bucket": f"bucket-{request.method}",
         }
         return None
@@ -522,7 +524,7 @@ class Discord:
         self.met["429"] += 1
         headers = {
             "Via": "1.1 google",
-            "Retry-After": f"{after_s:.3f}",
+            "Retry-After": f"{math.ceil(after_s * 1000) / 1000:.3f}",
             "X-RateLimit-Scope": "global" if globally else "user",
             **({"X-RateLimit-Global": "true"} if globally else {}),
         }
@@ -677,7 +679,7 @@ class Discord:
             self.met["30046"] += 1
             said = "Maximum number of edits to messages older than 1 hour reached. Try again later"
             told = {"message": said, "code": 30046, "retry_after": 0.05, "global": False}
-            return _json(told, 429, {**request[HEADERS], "Via": "1.1 google", "Retry-After": "0.05"})
+            return _json(told, 429, {"Via": "1.1 google", "Retry-After": "0.05"})
         self.messages[channel][number] = {**self._message(sent, files, channel, number), "edited_timestamp": _now()}
         self.edits[number] += 1
         return _json(self.messages[channel][number], headers=request[HEADERS])

@@ -25,6 +25,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tests.fakes.github.expressions import filled
+from tests.fakes.github.limits import Creating
 from tests.fakes.github.runner import Job, parsed
 
 REPOSITORY = "example-university/kernel-runs"
@@ -117,6 +118,8 @@ class FakeGithub:
         self.labels, self.answers_ids, self.knows = labels, answers_ids, knows
         self.fail: list[Fault] = []
         self.hold = False
+        self.has_old_python = False
+        self.creating = Creating()
         self.asked: list[tuple[str, str, int]] = []
         self.seen_versions: set[str] = set()
         self.runs: list[Run] = []
@@ -234,6 +237,7 @@ class FakeGithub:
             },
             files=self.files,
             folder=self.folder / f"run-{run.id}",
+            has_old_python=self.has_old_python,
             runner_name=run.runner,
             upload=lambda name, data: self._keep(run, name, data),
         )
@@ -280,6 +284,8 @@ class FakeGithub:
             self.seen_versions.add(version)
             if version not in self.knows:
                 return _problem(400, f"API version {version} isn't a supported version")
+        if token != self._job_token and self.creating.is_too_much(request.method, request.path):
+            return _problem(403, "You have exceeded a secondary rate limit.", {"retry-after": "60"})
         prefix = f"/repos/{self.repository}"
         if request.path != prefix and not request.path.startswith(prefix + "/"):
             return _problem(404, "Not Found")

@@ -51,6 +51,7 @@ class Job:
     folder: Path
     runner_name: str
     upload: Callable[[str, bytes], None]
+    has_old_python: bool = False
     steps: list[Step] = field(default_factory=list)
     log: bytearray = field(default_factory=bytearray)
     status: str = "success"
@@ -120,6 +121,8 @@ class Job:
         output.touch()
         machine = {key: os.environ[key] for key in MACHINE if key in os.environ}
         machine["PATH"] = f"{Path(sys.executable).parent}:{machine.get('PATH', os.defpath)}"
+        if self.has_old_python:
+            machine["PATH"] = f"{self._old_python()}:{machine['PATH']}"
         own = {
             "GITHUB_ACTIONS": "true",
             "CI": "true",
@@ -150,6 +153,14 @@ class Job:
             lines = [line.split("=", 1) for line in output.read_text().splitlines() if "=" in line]
             self.outputs[told["id"]] = {"outputs": dict(lines)}
         return code == 0
+
+    def _old_python(self) -> Path:
+        """A folder whose `python3` is of a system from before 3.11."""
+        folder = self.folder / "old"
+        folder.mkdir(exist_ok=True)
+        (folder / "python3").write_text("#!/bin/sh\necho 'Unknown option: -P' >&2\nexit 2\n")
+        (folder / "python3").chmod(0o755)
+        return folder
 
     def _watched(self, process: subprocess.Popen[bytes], told: Mapping[str, Any]) -> int:
         """Wait for it; end it when the job is cancelled, as the real runner does."""
