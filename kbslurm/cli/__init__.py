@@ -10,6 +10,7 @@ import threading
 from contextlib import suppress
 from typing import Any, Never
 
+from kbslurm.cli.stopped import Stopped
 from kbslurm.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, Invalid, KbslurmError, Misconfigured
 
 
@@ -22,9 +23,8 @@ def main() -> int:
         return _code(app(prog_name="kbslurm", standalone_mode=False))
     except KbslurmError as error:
         return _told(error)
-    except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
+    except (KeyboardInterrupt, Stopped):
+        return _interrupted()
     except BrokenPipeError:
         _hush()
         return EXIT_OK
@@ -47,6 +47,18 @@ def _interrupt_by_name() -> None:
     # Where SIGINT is ignored (a script's `&`), keep it ignored.
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, interrupted)
+
+
+def _interrupted() -> int:
+    """^C: with --json the object that every other error is, too."""
+    if "--json" in sys.argv:
+        import json
+
+        with suppress(OSError):
+            print(json.dumps({"error": {"kind": "Interrupted", "message": "interrupted", "hint": None}}), flush=True)
+    else:
+        print("\ninterrupted", file=sys.stderr)
+    return EXIT_INTERRUPTED
 
 
 def _code(found: Any) -> int:
@@ -92,8 +104,7 @@ def _usage(error: Exception) -> int:
     import typer
 
     if isinstance(error, typer.Abort):
-        print("interrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        return _interrupted()
     if isinstance(error, typer.Exit):
         return error.exit_code
     if isinstance(error, typer.BadParameter.__mro__[2]):  # ClickException, which typer doesn't export

@@ -12,6 +12,7 @@ import typer
 from kbslurm import __version__
 from kbslurm.cli.chosen import chosen
 from kbslurm.cli.commands import COMMANDS, Command, Group
+from kbslurm.cli.stopped import Stopped
 from kbslurm.errors import Invalid
 
 # Free text, which one may take away.
@@ -97,6 +98,12 @@ class _Root(_LazyGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(listed=COMMANDS, **attributes)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Stopped from None
 
 
 def _made(name: str, listed: Command | Group) -> Any:

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -129,6 +130,20 @@ class Ground:
             if answer.status_code != 200:
                 self.fault(f"{path} answered {answer.status_code}: {answer.text[:200]}")
         return took
+
+    def sockets(self) -> int:
+        """How many connections the service has open. Whoever reads nothing can't see an end that comes after what is
+        still unread, and reading it would be what the attack doesn't do."""
+        port = f":{urlsplit(self.url).port:04X}"
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        return sum(row[1].endswith(port) and row[3] in ("01", "08") for row in rows)
+
+    def sockets_left(self, but: int, patience_s: float) -> int:
+        """How many more than that are open once so much time has passed; 0 as soon as there are none."""
+        until = time.monotonic() + patience_s
+        while (left := self.sockets() - but) > 0 and time.monotonic() < until:
+            time.sleep(0.5)
+        return max(0, left)
 
     def must_answer(self, why: str) -> None:
         """Somebody else must still be served: /health, a poll, and a host."""

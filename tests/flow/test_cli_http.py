@@ -12,9 +12,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from kbslurm.cli import Interrupted
 from kbslurm.domain.run import JobName, Seen, Sighting, SubmissionId
 from kbslurm.flow.collect import AttemptNotes, collect
 from kbslurm.flow.place import Place
@@ -264,6 +266,29 @@ def test_an_interrupted_watch_says_how_to_come_back(laptop: Laptop) -> None:
     assert watching.returncode == 130, said
     assert f"submission #{number} goes on" in said and "To resume: " in said and f"watch {number}" in said
     assert not laptop.api.store.submissions.get(SubmissionId(number)).is_done
+
+
+def test_an_interrupted_command_says_so_in_json_too(laptop: Laptop, monkeypatch: pytest.MonkeyPatch) -> None:
+    laptop.login()
+    number = laptop("submit", "k.py", "-l", "transpose", "-g", "H100", "--json").json()["submission"]
+    looked = 0
+
+    def pressed(*_: object, **__: object) -> NoReturn:
+        nonlocal looked
+        looked += 1
+        raise Interrupted
+
+    monkeypatch.setattr("kbslurm.cli.competitor.service_http.HttpService.rest", pressed)
+    told = laptop("watch", str(number), "--json")
+    assert (told.code, looked) == (130, 1)
+    error = told.json()["error"]
+    assert error["kind"] == "Interrupted" and f"#{number} goes on" in error["message"]
+    assert error["hint"].startswith("To resume: ")
+    monkeypatch.setattr("kbslurm.client.connection.Connection._answered", pressed)
+    told = laptop("whoami", "--json")
+    assert (told.code, told.json()["error"]["kind"]) == (130, "Interrupted")
+    told = laptop("whoami")
+    assert (told.code, told.out, told.err.strip()) == (130, "", "interrupted")
 
 
 def test_a_watch_outlives_a_service_that_is_away_for_a_while(

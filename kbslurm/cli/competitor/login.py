@@ -14,7 +14,7 @@ from kbslurm.cli.competitor import kept_tokens
 from kbslurm.cli.competitor.connect import is_near, reached, service_named
 from kbslurm.cli.output import printing
 from kbslurm.cli.service_in_use import URL, in_use
-from kbslurm.errors import EXIT_INTERRUPTED, EXIT_OK, BackendTrouble, Invalid, NotAccepting, Unauthenticated
+from kbslurm.errors import EXIT_OK, BackendTrouble, Invalid, NotAccepting, Unauthenticated
 
 LOOK_S = 3.0
 LINK_WITHIN_S = 3600.0
@@ -110,8 +110,8 @@ def _registered(named: str, provider: str, wait: bool, name: str | None, as_json
     try:
         return _linked(named, token, name, as_json)
     except KeyboardInterrupt:
-        console.print("\nstopped waiting; the token is saved. kbslurm whoami shows when it is linked")
-        return EXIT_INTERRUPTED
+        then = "kbslurm whoami shows when it is linked"
+        return printing.interrupted("stopped waiting; the token is saved", then, as_json=as_json)
 
 
 def _linked(named: str, token: str, name: str, as_json: bool) -> int:

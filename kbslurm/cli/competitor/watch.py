@@ -67,8 +67,8 @@ def followed(found: Service, submission: int, *, as_json: bool) -> int:
                 look = _looked(found, submission, tell)
     except KeyboardInterrupt:
         again = f"{printing.command()} watch {submission}"
-        printing.err().print(f"\nstopped watching; submission #{submission} goes on. To resume: {again}")
-        return EXIT_INTERRUPTED
+        what = f"stopped watching; submission #{submission} goes on"
+        return printing.interrupted(what, f"To resume: {again}", as_json=as_json)
     return shown(look.view, as_json=as_json)
 
 

@@ -20,7 +20,7 @@ from rich.table import Table
 from kbslurm.domain.amounts import score as score
 from kbslurm.domain.amounts import seconds as seconds
 from kbslurm.domain.amounts import span as span
-from kbslurm.errors import EXIT_OK, KbslurmError
+from kbslurm.errors import EXIT_INTERRUPTED, EXIT_OK, KbslurmError
 
 Tell = Callable[[Mapping[str, Any]], None]
 
@@ -90,6 +90,15 @@ def error(found: KbslurmError, *, as_json: bool) -> None:
     console.print(f"[bold red]error[/]: {escape(found.message)}")
     if found.hint:
         console.print(f" [bold]hint[/]: {escape(found.hint)}")
+
+
+def interrupted(what: str, then: str, *, as_json: bool) -> int:
+    """^C where something goes on without us: what that is, and how to come back to it. Returns the exit code."""
+    if as_json:
+        print(json.dumps({"error": {"kind": "Interrupted", "message": what, "hint": then}}), flush=True)
+    else:
+        err().print(f"\n{what}. {then}")
+    return EXIT_INTERRUPTED
 
 
 def when(at: datetime | None) -> str:
