@@ -253,12 +253,16 @@ def test_the_answer_to_a_submission_says_its_place_and_reads_nothing_again(
     api: ServedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = api.client("lea")
+    api.store.boards.add("idle", api.store.boards.find("transpose").problem, gpus=("MI355",))  # type: ignore[union-attr]
     monkeypatch.setattr(Submissions, "get", lambda *_: pytest.fail("what was just stored is read again"))
-    sent = [client.upload(f"/submission/transpose/{gpu}/test", "k.py", GOOD) for gpu in ("h100", "H100")]
+    sent = [client.upload(f"/submission/idle/{gpu}/test", "k.py", GOOD) for gpu in ("mi355", "MI355")]
     queues = [answer.good()["runner_queue"] for answer in sent]
-    assert [(one["gpu"], one["queued_jobs"], one["place"]) for one in queues] == [("H100", 1, 1), ("H100", 2, 2)]
+    assert [(one["gpu"], one["queued_jobs"], one["place"]) for one in queues] == [("MI355", 1, 1), ("MI355", 2, 2)]
     for one in queues:
         RunnerQueue.model_validate(one)
+    monkeypatch.undo()
+    for answer in sent:
+        client.delete(answer.good()["details"]["id"])
 
 
 @pytest.mark.parametrize(
