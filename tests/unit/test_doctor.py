@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -114,10 +115,11 @@ def test_a_real_clusters_first_file_can_be_read_and_suits_it(tmp_path: Path) -> 
 
 
 def test_site_init_takes_a_few_gpus_and_asks_on_a_terminal(tmp_path: Path) -> None:
+    told = shlex.quote(str(TOLD))
     answers = {
-        "sinfo": f'[ "$1" = -V ] && echo "slurm-wlm 24.11.5" || cat {TOLD}/sinfo.txt',
-        "scontrol": f'[ "$2" = config ] && cat {TOLD}/config.txt || cat {TOLD}/partitions.txt',
-        "sacctmgr": f"cat {TOLD}/associations.txt",
+        "sinfo": f'[ "$1" = -V ] && echo "slurm-wlm 24.11.5" || cat {told}/sinfo.txt',
+        "scontrol": f'[ "$2" = config ] && cat {told}/config.txt || cat {told}/partitions.txt',
+        "sacctmgr": f"cat {told}/associations.txt",
     }
     for tool, body in answers.items():
         (tmp_path / tool).write_text(f"#!/bin/sh\n{body}\n")
