@@ -23,6 +23,7 @@ class UserTold(Shape):
                 "github_id": None,
                 "created_at": "2026-11-02T09:00:00+00:00",
                 "team": "blue",
+                "cluster_account": None,
             }
         },
     )

@@ -129,7 +129,7 @@ def test_pyslurm_serves_only_the_slurm_that_it_was_built_for(tmp_path: Path, ver
         ('echo \'{"pyslurm": "25.11.2", "slurm": "x"}\'', "pyslurm 25.11.2 is for Slurm 25.11, and this is 24.11.5"),
         ("exec nothing-of-that-name", "not found"),
         ("echo 'slurm_init: no configuration' >&2; exit 1", "without an answer: slurm_init: no configuration"),
-        (f'exec {sys.executable} "$@"', "No module named 'pyslurm'"),
+        (f'exec {shlex.quote(sys.executable)} "$@"', "No module named 'pyslurm'"),
         (None, "Permission denied"),
     ],
 )
@@ -159,7 +159,9 @@ def test_an_interpreter_may_be_a_wrapper_that_says_where_pyslurm_is(tmp_path: Pa
         "assert importlib.util.find_spec('fleet') is None\n"
     )
     wrapper = tmp_path / "python"
-    wrapper.write_text(f'#!/bin/sh\nPYTHONPATH={module.parent} exec {sys.executable} "$@"\n')
+    wrapper.write_text(
+        f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(module.parent))} exec {shlex.quote(sys.executable)} "$@"\n'
+    )
     sinfo = tmp_path / "sinfo"
     sinfo.write_text("#!/bin/sh\necho 'slurm-wlm 24.11.5'\n")
     for tool in (wrapper, sinfo):
