@@ -13,8 +13,7 @@ from kbslurm.backends.slurm import evidence
 from kbslurm.backends.slurm.reader import JobRow, Phase, ending_of
 from kbslurm.daemon.clock import WallClock
 from kbslurm.domain.run import Ending, JobName
-from tests.cluster.inside.site import site_text
-from tests.cluster.inside.test_doctor import WAIT, doctor, grades, written
+from tests.cluster.inside.test_doctor import WAIT, doctor, grades, roomy, written
 from tests.cluster.inside.walk import example
 from tests.flow.stage import Stage
 
@@ -54,7 +53,7 @@ def test_doctor_finds_nothing_missing_and_level_three_is_achieved(
     stage.store.boards.add("strict", example(), gpus=["A100"], min_isolation=3, now=stage.clock.now())
     stage.close()
     folder = Path("/shared/doctor/grouped")
-    code, found = doctor(written(folder, site_text(folder)), "--live", *WAIT)
+    code, found = doctor(written(folder, roomy(folder)), "--live", *WAIT)
     assert code == 0, found
     assert grades(found, "FAIL") == set(), found
     for name in ("device isolation", "memory limit"):

@@ -46,6 +46,11 @@ def written(folder: Path, text: str) -> Path:
     return file
 
 
+def roomy(folder: Path, **options: str) -> str:
+    """The test cluster as a site whose jobs have the memory that the example's limit asks for."""
+    return site_text(folder, memory="6G", **options).replace('memory = "2G"', 'memory = "6G"')  # type: ignore[arg-type]
+
+
 def grades(found: Findings, grade: str) -> set[tuple[str, str]]:
     return {name for name, one in found.items() if one["grade"] == grade}
 
@@ -58,7 +63,7 @@ def test_a_healthy_site_passes_on_its_nodes_too(database_url: str, monkeypatch: 
     stage.close()
     folder = Path("/shared/doctor/healthy")
     digests = {name: pins.digest_of(Path("/opt/kb/images") / name) for name in ("cpu", "cpu.sif")}
-    text = site_text(folder, more=f'image_digest = "{digests["cpu"]}"\n') + f'image_digest = "{digests["cpu.sif"]}"\n'
+    text = roomy(folder, more=f'image_digest = "{digests["cpu"]}"\n') + f'image_digest = "{digests["cpu.sif"]}"\n'
     code, found = doctor(written(folder, text), "--live", *WAIT)
     assert grades(found, "FAIL") == set(), found
     assert code == 0
