@@ -60,7 +60,12 @@ class GithubSection:
         default="https://api.github.com",
         metadata={"doc": "The address of its API; GITHUB_API_URL takes precedence.", "check": web_address},
     )
-    python: str = field(default="python3", metadata={"doc": "The Python command for the harness on the runner."})
+    python: str = field(
+        default="python3",
+        metadata={
+            "doc": "The Python command for the harness on the runner; python3 is the first there of at least 3.11."
+        },
+    )
     staff_only: bool = field(default=False, metadata={"doc": "Only the hosts' own submissions run there."})
     ranked: bool = field(
         default=True, metadata={"doc": "Leaderboard runs go there too; false: only tests, benchmarks and profiles."}
