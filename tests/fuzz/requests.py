@@ -323,7 +323,8 @@ def _json(draw: random.Random, schema: Mapping[str, Any], who: str, fitting: boo
         body = draw.choice(
             (b"", b"{", b"[" * 3000, b"\xff\xfe{}", b"null", b"{}" * 3, body[:-1], b'{"a":1,"a":2}', b"\x00" * 9,
             b"1e999999",
-             b'"' + b"\\u0000" * 40 + b'"', text.encode("utf-16"), b'{"code": 1' + b"0" * 5000 + b"}")
+             b'"' + b"\\u0000" * 40 + b'"', text.encode("utf-16", "surrogatepass"),
+             b'{"code": 1' + b"0" * 5000 + b"}")
         )  # fmt: skip
     return body
 
