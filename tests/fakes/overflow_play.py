@@ -103,18 +103,22 @@ class Site(LocalBackend):
         self._ask()
         seen = super().poll(attempts)
         for attempt in attempts:
-            is_new = self.last is not None and attempt.run_id > self.last
-            if is_new and seen[attempt.name].seen in (Seen.RUNNING, Seen.ENDED):
-                self.down, self.last = True, None
+            if seen[attempt.name].seen in (Seen.RUNNING, Seen.ENDED):
+                self._pull_after(attempt)
         return seen
 
     def collect(self, attempt: OpenAttempt) -> bytes | None:
+        self._pull_after(attempt)  # a run that ended between two looks
         self._ask()
         return super().collect(attempt)
 
     def cancel(self, attempt: OpenAttempt) -> None:
         self._ask()
         super().cancel(attempt)
+
+    def _pull_after(self, attempt: OpenAttempt) -> None:
+        if self.last is not None and attempt.run_id > self.last:
+            self.down, self.last = True, None
 
     def _ask(self) -> None:
         if self.down:
