@@ -240,5 +240,5 @@ class LiveCards:
                 message = await self._board.post(channel, sent, f"kb-{card.submission}-end", pictures)
         except Worn as error:
             tell("a card moves to a fresh message", submission=card.submission, why=str(error))
-            message = await self._board.post(channel, sent, f"kb-{card.submission}-{message}", pictures)
+            message = await self._board.post(channel, sent, f"kb-{message}", pictures)
         return dataclasses.replace(card, message=message, shown=cards.digest(sent))

@@ -198,8 +198,10 @@ def test_a_card_in_an_archived_thread_is_left_alone_until_there_is_an_end_to_tel
 
 
 def test_a_card_whose_old_message_takes_no_more_edits_goes_on_in_a_fresh_one(
-    discord: Discord, api: ServedApi, tmp_path: Path
+    discord: Discord, api: ServedApi, tmp_path: Path, database_url: str
 ) -> None:
+    with psycopg.connect(database_url) as connection:  # a service that has seen some use
+        connection.execute("SELECT setval(pg_get_serial_sequence('submission', 'id'), 1234567)")
     with bot(discord, api, tmp_path) as client:
         discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100")
         before = card(discord, "waiting")

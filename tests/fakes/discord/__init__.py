@@ -105,7 +105,7 @@ class Discord:
         self._nonces: dict[tuple[int, str], int] = {}
         self._buckets: dict[str, tuple[float, int]] = {}
         self._faults: list[tuple[int, int, bool]] = []
-        self._ids = itertools.count(5000)
+        self._ids = itertools.count(1_440_000_000_000_005_000)  # snowflakes have 19 digits
         self._sockets: dict[str, web.WebSocketResponse] = {}
         self._changed = threading.Condition()
         self._changes = 0
