@@ -15,13 +15,16 @@ _MEMORY = re.compile(r"(?<![\d.])(\d{2,3}) ?GB\b")
 
 def is_another_model(gpu: str, device: str) -> bool:
     """Whether this device, by its own name, certainly isn't of that type: an H200 isn't an `H100`, nor an A100 with
-    80 GB an `A100-40GB`. Names without a known model, a site's own or a CPU's, say nothing."""
+    80 GB an `A100-40GB`; an MI300X is an `MI300`, whose name leaves open which. Names without a known model, a site's
+    own or a CPU's, say nothing."""
     promised, found = _model(gpu), _model(device)
     if not promised or not found:
         return False
+    if promised != found and not (promised.startswith("MI") and found.startswith(promised)):
+        return True
     memory, there = _MEMORY.search(gpu.upper()), _MEMORY.search(device.upper())
     sizes_differ = memory is not None and there is not None and memory[1] != there[1]
-    return promised != found or (sizes_differ and "MIG" not in device.upper())
+    return sizes_differ and "MIG" not in device.upper()
 
 
 def _model(name: str) -> str:
