@@ -190,7 +190,7 @@ def _note(paths: AttemptPaths, name: str) -> Mapping[str, Any]:
 def _line(paths: AttemptPaths, name: str) -> str | None:
     raw = read_capped(paths.dir / name, NOTE_CAP)
     text, end, _ = (raw or b"").decode(errors="replace").partition("\n")
-    return text if end and text.isdigit() else None  # without a line end it may be half a number
+    return text if end and text.isascii() and text.isdigit() else None  # without a line end it may be half a number
 
 
 def _exit(told: Mapping[str, Any], at: datetime | None) -> Exit | None:

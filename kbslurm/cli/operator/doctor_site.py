@@ -69,9 +69,9 @@ def memory_findings(config: Config, site: Site) -> list[Finding]:
     from kbslurm.flow.script import more_memory, short_of_memory
     from kbslurm_eval.shared.wire import Limits
 
-    findings = []
+    findings, here = [], open_boards(config)
     for gpu in site.gpus:
-        boards = [board for board in open_boards(config) if gpu in board.gpus]
+        boards = [board for board in here if gpu in board.gpus]
         for board in boards:
             limits, ranks = board.problem.limits, board.problem.world_size
             if (short := short_of_memory(site, gpu, limits.memory_bytes, ranks)) is not None:
