@@ -134,6 +134,8 @@ def shown_report(detail: Mapping[str, Any] | None) -> dict[str, Any] | None:
     shown["tests"] = shown_cases(detail, "tests")
     shown["benchmarks"] = shown_cases(detail, "benchmarks")
     shown["phases"] = [_shown_phase(row) for row in detail.get("phases", ())]
+    if "physics" in detail:  # a hidden case's least time tells its size
+        shown["physics"] = [row for row in detail["physics"] if not is_hidden(row.get("phase"))]
     return shown
 
 
