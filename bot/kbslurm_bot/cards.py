@@ -116,7 +116,10 @@ def verification(told: Row) -> dict[str, Any]:
     if passed < ended:
         colour = RED
     foot = f"-# {passed} of {len(runs)} passed" if told["done"] else f"-# {ended} of {len(runs)} finished"
-    return note("\n".join([head, *(_verified(row) for row in runs), foot]), colour)
+    wrong = [f"⚠ {escaped(row['gpu'])}: {escaped(row['problem'])}" for row in runs if row.get("problem")]
+    if wrong:
+        colour = RED
+    return note("\n".join([head, *(_verified(row) for row in runs), *wrong, foot]), colour)
 
 
 def _verified(row: Row) -> str:

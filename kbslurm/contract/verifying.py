@@ -59,6 +59,8 @@ class Verifies(BoardNamed):
 
 
 class VerifiedRun(Shape):
+    """One run. `problem`: what is wrong with the problem's own statement, if the run shows it."""
+
     gpu: str
     place: str | None
     state: str
@@ -66,6 +68,7 @@ class VerifiedRun(Shape):
     attempts: int
     verdict: str | None
     took_s: float | None
+    problem: str | None = None
 
 
 class Verification(Shape):

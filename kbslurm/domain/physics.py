@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,8 @@ IMPOSSIBLE = 1e-3  # of the minimum time: no imprecise formula explains that
 SUSPICIOUS = 0.9
 FLAG = "FASTER_THAN_HARDWARE"
 FORMULAS = ("flops", "bytes")
+SPEED_OF_LIGHT = "speed_of_light"
+TIMED = {"leaderboard": "ranked", "benchmark": "benchmark"}  # the phase whose times count, by mode
 _TOKEN = re.compile(r"\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?)|([A-Za-z_][A-Za-z0-9_]*)|(\*\*|[-+*/(),]))")
 _FUNCTIONS: dict[str, tuple[int, Callable[..., float]]] = {
     "log2": (1, math.log2),
@@ -194,6 +196,8 @@ def held_to(verdict: Verdict, report: Report, problem: Problem, peak: Peak | Non
     if not told:
         return verdict
     detail: Mapping[str, Any] = {**verdict.detail, "physics": told}
+    if (light := speed_of_light(report, told)) is not None:
+        detail = {**detail, SPEED_OF_LIGHT: light}
     worst = max(told, key=lambda row: float(row["share"]))
     if worst["share"] > 1 / IMPOSSIBLE:
         which = f"{worst['phase']} phase: benchmark {worst['index'] + 1}"
@@ -203,3 +207,45 @@ def held_to(verdict: Verdict, report: Report, problem: Problem, peak: Peak | Non
         flags = [*verdict.detail.get("flags", ()), FLAG]
         return dataclasses.replace(verdict, detail={**detail, "flags": flags})
     return dataclasses.replace(verdict, detail=dict(detail))
+
+
+def speed_of_light(report: Report, told: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
+    """How near this came to what the hardware allows, in the phase that scores.
+
+    `share` is the geometric mean over the cases, 1 at the limit; where a baseline was measured beside it, `score` is
+    0.5 for whoever is as fast as the baseline, and 1 at the limit. None if the phase wasn't timed in full. There is no
+    `score` where the baseline itself is beyond the limit: then the formulas count work that can be avoided.
+    """
+    timed = [one for one in report.benchmarks if one.phase == TIMED.get(report.mode) and one.median_ns is not None]
+    least = {row["index"]: float(row["least_s"]) for row in told if row["phase"] == TIMED.get(report.mode)}
+    if not timed or any(one.index not in least for one in timed):
+        return None
+    logs, scores = [], []
+    for one in timed:
+        limit, took = least[one.index], float(one.median_ns or 0) / 1e9
+        logs.append(math.log(limit / took))
+        baseline = None if one.baseline_ns is None else one.baseline_ns / 1e9
+        if baseline is not None and baseline > limit:
+            # below the limit is beyond what can be true, not better than it
+            scores.append(1 / (1 + max(0.0, took - limit) / (baseline - limit)))
+    found = {"share": math.exp(math.fsum(logs) / len(logs))}
+    return {**found, "score": math.fsum(scores) / len(scores)} if len(scores) == len(timed) else found
+
+
+def light_in_words(detail: Mapping[str, Any] | None) -> str:
+    """The same for people; empty if it isn't known."""
+    light = (detail or {}).get(SPEED_OF_LIGHT)
+    if not isinstance(light, Mapping) or not isinstance(light.get("share"), int | float):
+        return ""
+    share = f"{100 * light['share']:.3g} % of the speed of light"
+    return f"{share} (score {light['score']:.3f})" if isinstance(light.get("score"), int | float) else share
+
+
+def wrong_formula(detail: Mapping[str, Any] | None) -> str | None:
+    """Why the problem's formulas can't be right, if a trusted kernel was faster than they allow."""
+    if FLAG not in (detail or {}).get("flags", ()):
+        return None
+    return (
+        "a trusted kernel is faster than the problem's flops and bytes allow on this GPU: they count work that can be "
+        "avoided, or the site's peak is too low"
+    )

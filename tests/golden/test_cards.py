@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kbslurm.domain import waiting
+from kbslurm.domain import physics, waiting
 from kbslurm.domain.placement import BUDGET_SPENT
 from kbslurm_bot import cards
 from kbslurm_bot.cards import Picture, ScoreContext, Shown
@@ -130,6 +130,9 @@ CANARIES = {
         verified("scored", "A100", backend="bunya", attempts=1, verdict="error", took_s=3.0),
         verified("failed", "B200", backend="github", attempts=3, verdict="infrastructure", took_s=900.0),
         verified("cancelled", "T4"),
+    ),
+    "canary-beats-its-formulas": canary(
+        {**WORKS, "problem": physics.wrong_formula({"flags": [physics.FLAG]})},
     ),
 }
 

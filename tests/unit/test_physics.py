@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbslurm.domain import physics
+from kbslurm.domain import access, physics
 from kbslurm.domain.physics import Peak, amount
 from kbslurm.domain.verdict import of_report
 from kbslurm.errors import Invalid
@@ -88,3 +88,41 @@ def test_a_time_is_held_to_what_the_hardware_can_do() -> None:
     assert (impossible.name, impossible.ranked, impossible.score_s) == ("violation", False, None)
     assert "thousandth" in impossible.reason
     assert held(0.00001, None).ranked and held(0.00001, Peak()).ranked
+
+
+def test_a_verdict_says_how_near_it_came_to_the_limit() -> None:
+    problem = dataclasses.replace(PLAIN, config={"bytes": "1e9 * n"}, benchmarks=({"n": 1}, {"n": 4}))
+    peak = Peak(bytes_per_s=1e11)  # 10 ms and 40 ms
+
+    def light(mode: Any, score_s: float, baseline_s: float | None = None) -> Any:
+        given = report(mode=mode, **timed(mode, 2, launches=5, calls=6, score_s=score_s, baseline_s=baseline_s))
+        return physics.held_to(of_report(given, {}, min_isolation=0), given, problem, peak).detail
+
+    alone = light("leaderboard", 0.08)
+    assert alone[physics.SPEED_OF_LIGHT] == {"share": pytest.approx(0.25, rel=0.01)}  # √(1/8 · 1/2)
+    assert physics.light_in_words(alone) == "25 % of the speed of light"
+    beside = light("leaderboard", 0.08, 0.12)[physics.SPEED_OF_LIGHT]
+    assert beside["score"] == pytest.approx((1 / (1 + 7 / 11) + 1 / (1 + 4 / 8)) / 2, rel=0.01)
+    assert light("leaderboard", 0.12, 0.12)[physics.SPEED_OF_LIGHT]["score"] == pytest.approx(0.5, rel=0.01)
+    assert "score" not in light("leaderboard", 0.08, 0.02)[physics.SPEED_OF_LIGHT]
+    assert physics.light_in_words(light("benchmark", 0.08)) == "25 % of the speed of light"
+    assert physics.SPEED_OF_LIGHT not in light("test", 0.08)
+    assert physics.light_in_words(None) == physics.light_in_words({}) == ""
+
+
+def test_a_case_without_a_limit_leaves_the_share_unsaid() -> None:
+    problem = dataclasses.replace(PLAIN, config={"bytes": "1e9 * n"}, benchmarks=({"n": 0}, {"n": 4}))
+    given = report(**timed("leaderboard", 2, launches=5, calls=6, score_s=0.08))
+    held = physics.held_to(of_report(given, {}, min_isolation=0), given, problem, Peak(bytes_per_s=1e11))
+    assert held.detail is not None and physics.SPEED_OF_LIGHT not in held.detail
+
+
+def test_nobody_learns_a_hidden_cases_least_time() -> None:
+    rows = [{"phase": "ranked", "index": 0, "least_s": 0.01}, {"phase": "hidden", "index": 0, "least_s": 0.02}]
+    shown = access.shown_report({"physics": rows})
+    assert shown is not None and shown["physics"] == rows[:1]
+
+
+def test_a_trusted_kernel_beyond_the_limit_shows_that_the_formulas_are_wrong() -> None:
+    assert "can be avoided" in str(physics.wrong_formula({"flags": [physics.FLAG]}))
+    assert physics.wrong_formula({"flags": []}) is physics.wrong_formula(None) is None

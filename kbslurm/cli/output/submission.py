@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from kbslurm.cli.output.printing import coloured, out, when
-from kbslurm.domain import access
+from kbslurm.domain import access, physics
 from kbslurm.domain.amounts import score, span
 from kbslurm.domain.verdict import why_unranked
 
@@ -45,6 +45,7 @@ def _run_json(run: RunView, mode: str) -> dict[str, Any]:
         "ranked": found.ranked if found else False,
         "not_ranked": why_unranked(found, mode),
         "isolation": found.isolation if found else None,
+        "speed_of_light": (found.detail or {}).get(physics.SPEED_OF_LIGHT) if found else None,
         "attempts": [
             {
                 "number": a.number,
@@ -112,7 +113,9 @@ def _run_line(run: RunView, mode: str) -> str:
     if unranked is not None:
         return f"{run.gpu:>6}  {coloured(found.name)}{shown}  [yellow]not ranked[/]: {escape(unranked)}"
     why = f"  {escape(found.reason)}" if found.reason else ""
-    return f"{run.gpu:>6}  {coloured(found.name)}{shown}{why}"
+    light = physics.light_in_words(found.detail)
+    near = f"  [dim]{light}[/]" if light and found.score_s is not None else ""
+    return f"{run.gpu:>6}  {coloured(found.name)}{shown}{near}{why}"
 
 
 def _given_up(run: RunView) -> list[str]:

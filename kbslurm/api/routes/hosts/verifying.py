@@ -15,7 +15,7 @@ from kbslurm.api.host_lookup import HOSTS_FAILURES, held
 from kbslurm.api.identity import Sender
 from kbslurm.api.parameters import Name
 from kbslurm.contract.verifying import Verifies, VerifyWanted
-from kbslurm.domain import contest
+from kbslurm.domain import contest, physics
 from kbslurm.domain.intake import Offer
 from kbslurm.errors import Invalid, NotFound
 from kbslurm.flow.submit import accept
@@ -80,6 +80,7 @@ def verification(views: Sequence[tuple[SubmissionView, str | None]]) -> dict[str
                 "attempts": len(run.attempts),
                 "verdict": run.verdict.name if run.verdict else None,
                 "took_s": (run.verdict_at - run.queued_at).total_seconds() if run.verdict_at else None,
+                "problem": physics.wrong_formula(run.verdict.detail) if run.verdict else None,
             }
             for view, place in views
             for run in view.runs
