@@ -141,7 +141,7 @@ class PrunesFiles(Protocol):
 @dataclass(frozen=True, kw_only=True)
 class PaceReport:
     """How often a scheduler is queried, as `kbslurm status` shows it. `failing`: how many calls in a row it left
-    unanswered, and `why`."""
+    unanswered, and `why`. `way`: how it is reached, where that isn't by its commands on this machine."""
 
     calls: int
     interval_s: float
@@ -149,6 +149,7 @@ class PaceReport:
     failing: int
     slow: bool
     why: str = ""
+    way: str = ""
 
 
 @runtime_checkable

@@ -222,10 +222,10 @@ def call_budget(config: Config, site: Site) -> CallBudget:
 def commands(config: Config, site: Site, *, wait_s: float) -> Commands:
     """A site's scheduler commands for a command of ours, within the budget that it shares with the daemon. Without room
     it waits for at most this long."""
-    from kbslurm.backends.slurm.commands import Commands
+    from kbslurm.backends.slurm.transport import commands_of
 
     budget = call_budget(config, site)
-    return Commands(site, before=lambda: budget.wait(site.name, wait_s=wait_s), heard=lambda _: budget.spend())
+    return commands_of(site, before=lambda: budget.wait(site.name, wait_s=wait_s), heard=lambda _: budget.spend())
 
 
 def fleet(config: Config, site: Site) -> Fleet:

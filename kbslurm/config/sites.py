@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NoReturn, TypeVar
+from urllib.parse import urlsplit
 
 from kbslurm.domain.site import PERSON_ACCOUNT, GpuType, Site
 from kbslurm.errors import Misconfigured, NotFound
@@ -202,10 +203,35 @@ class _SiteParser:
             )
         if site.submit.host.startswith("-") or site.submit.user.startswith("-"):
             self.wrong(("submit",), "begins with a dash", "Write plain host and user names.")
+        self._check_rest(site)
         self._check_isolation(site, raw)
         self._check_texts(site)
         for name, gpu in site.gpus.items():
             self._check_gpu(site, gpu, ("gpus", name))
+
+    def _check_rest(self, site: Site) -> None:
+        told = site.submit
+        if told.via != "rest":
+            for key in ("url", "api", "ca_file", "token_file", "token_command"):
+                if getattr(told, key):
+                    self.wrong(("submit", key), "is for slurmrestd only", 'Write via = "rest", or remove it.')
+            return
+        parts = urlsplit(told.url)
+        if told.url.startswith("unix:"):
+            self.path(told.url.removeprefix("unix:"), ("submit", "url"))
+        elif parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
+            self.wrong(
+                ("submit", "url"), "submission by slurmrestd needs its address",
+                'Write url = "https://slurm.example.edu:6820", or "unix:/run/slurmrestd/slurmrestd.sock".',
+            )  # fmt: skip
+        elif parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+            self.wrong(
+                ("submit", "url"), "the token would travel in clear text", "Write https://, or use a unix socket."
+            )
+        if told.api and not re.fullmatch(r"v0\.0\.\d\d", told.api):
+            self.wrong(("submit", "api"), f"{told.api!r} isn't a version of the API", 'Write it like "v0.0.42".')
+        if re.search(r"eyJ[A-Za-z0-9_-]{8,}\.", f"{told.token_command} {told.token_file} {told.url}"):
+            self.wrong(("submit",), "contains a token, and this file is no secret", "Name a file or a command.")
 
     def _check_isolation(self, site: Site, raw: Mapping[str, Any]) -> None:
         if site.container.runtime != "none":
@@ -233,6 +259,8 @@ class _SiteParser:
             (("module_init",), site.module_init),
             (("submit", "identity"), site.submit.identity),
             (("submit", "known_hosts"), site.submit.known_hosts),
+            (("submit", "ca_file"), site.submit.ca_file),
+            (("submit", "token_file"), site.submit.token_file),
         )
         for where, text in paths:
             if text:

@@ -15,7 +15,7 @@ Runtime = Literal["apptainer", "singularity", "none"]
 Vendor = Literal["nvidia", "amd", "none"]
 Network = Literal["none", "shared"]
 Profiler = Literal["none", "ncu", "rocprof"]
-Via = Literal["local", "ssh"]
+Via = Literal["local", "ssh", "rest"]
 Verified = Literal["docs", "community", "live"]
 
 LEAST_OPEN = 4
@@ -102,7 +102,10 @@ class Container:
 @dataclass(frozen=True, kw_only=True)
 class Submission:
     """Where sbatch is called: here, or through ssh with keys only and one persistent connection. `by_hand`: only
-    through a connection that somebody has opened at `control_path`, as where a login takes a second factor."""
+    through a connection that somebody has opened at `control_path`, as where a login takes a second factor.
+
+    Or slurmrestd at `url`, in version `api` or the newest that both know, with a JWT from `token_command`, `token_file`
+    or the environment. `user`: whose jobs they are, where the token doesn't say it."""
 
     via: Via = "local"
     host: str = ""
@@ -114,6 +117,11 @@ class Submission:
     by_hand: bool = False
     known_hosts: str = ""
     options: tuple[str, ...] = ()
+    url: str = ""
+    api: str = ""
+    ca_file: str = ""
+    token_file: str = ""
+    token_command: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,10 +47,21 @@ class Options:
     private_tmp: bool = False
     extra: tuple[str, ...] = ()
 
+    @property
+    def rest(self) -> bool:
+        """Whether slurmrestd runs, too: 22.05's speaks versions of the API that are too old for us."""
+        return self.slurm == "24.11"
+
 
 def devices() -> list[str]:
     """Every fake GPU's device file, once."""
     return sorted({path for node in NODES for path in node.devices()})
+
+
+JWT_KEY = "/etc/slurm/jwt_hs256.key"
+BY_TOKEN = f"AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={JWT_KEY}\n"
+REST_PORT = 6820
+REST_SOCKET = "/run/slurmrestd/slurmrestd.sock"
 
 
 def slurm_conf(options: Options) -> str:
@@ -72,7 +83,7 @@ SlurmctldHost={HOST}(127.0.0.1)
 SlurmUser=slurm
 SlurmdUser=root
 AuthType=auth/munge
-CredType=cred/munge
+{BY_TOKEN if options.rest else ""}CredType=cred/munge
 SlurmctldPort=6817
 SlurmctldPidFile=/run/slurm/slurmctld.pid
 SlurmdPidFile=/run/slurm/slurmd-%n.pid
@@ -149,8 +160,10 @@ def gres_conf() -> str:
     )
 
 
-SLURMDBD_CONF = f"""\
+def slurmdbd_conf(options: Options) -> str:
+    return f"""\
 AuthType=auth/munge
+{BY_TOKEN if options.rest else ""}\
 DbdHost={HOST}
 DbdAddr=127.0.0.1
 DbdPort=6819
@@ -161,6 +174,7 @@ StorageHost=localhost
 StorageUser=slurm
 StorageLoc=slurm_acct_db
 """
+
 
 # The database is thrown away with the cluster: it need not survive a power cut.
 MARIADB_CNF = """\
@@ -213,7 +227,7 @@ def site(options: Options) -> dict[str, str]:
         "/etc/slurm/gres.conf": gres_conf(),
         "/etc/slurm/cgroup.conf": cgroup_conf(options),
         "/etc/slurm/job_container.conf": JOB_CONTAINER,
-        "/etc/slurm/slurmdbd.conf": SLURMDBD_CONF,
+        "/etc/slurm/slurmdbd.conf": slurmdbd_conf(options),
         "/etc/mysql/kbslurm.cnf": MARIADB_CNF,
         "/etc/mysql/kbslurm.sql": MARIADB_INIT,
         "/etc/ssh/sshd_config": SSHD_CONF,

@@ -45,6 +45,7 @@ _SLURM = [
     "slurm-wlm-mysql-plugin",
     "mariadb-server",
 ]
+_REST = ["slurmrestd", "slurm-wlm-jwt-plugin"]
 _LOGIN_NODE = [
     "ca-certificates",
     "curl",
@@ -146,7 +147,7 @@ test -d "$1/var/lib/mysql/mysql" || {
 RECIPES = {
     "24.11": Recipe(
         suite="trixie",
-        packages=(*_SLURM, *_LOGIN_NODE, *_APPTAINER_NEEDS),
+        packages=(*_SLURM, *_REST, *_LOGIN_NODE, *_APPTAINER_NEEDS),
         apptainer=True,
         steps=_USERS + _APPTAINER.replace("SUITE", "trixie"),
     ),

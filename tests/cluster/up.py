@@ -445,6 +445,10 @@ def daemons() -> dict[str, Daemon]:
         "slurmctld": Daemon(argv=("slurmctld", "-D"), user="slurm"),
         "sshd": Daemon(argv=("/usr/sbin/sshd", "-D", "-e")),
     }
+    if shutil.which("slurmrestd", path="/usr/sbin"):  # neither root nor Slurm's own user may run it
+        listens = (f"unix:{conf_slurm.REST_SOCKET}", f"127.0.0.1:{conf_slurm.REST_PORT}")
+        by_token = ("env", "SLURM_JWT=daemon", "slurmrestd", "-a", "rest_auth/jwt")  # else it knows munge alone
+        table["slurmrestd"] = Daemon(argv=(*by_token, *listens), user="daemon")
     for node in conf_slurm.NODES:
         table[f"slurmd:{node.name}"] = Daemon(argv=("slurmd", "-D", "-N", node.name))
     return table
@@ -566,6 +570,7 @@ def boot(timeout_s: float) -> int:
         "/run/munge": "munge",
         "/run/mysqld": "mysql",
         "/run/slurm": "slurm",
+        "/run/slurmrestd": "daemon",
         "/run/sshd": "root",
         "/run/user/1000": "kb",
         "/run/user/1001": "other",
@@ -575,6 +580,7 @@ def boot(timeout_s: float) -> int:
         Path(path).mkdir(mode=0o755, parents=True, exist_ok=True)
         shutil.chown(path, owner)
     shutil.chown("/etc/slurm/slurmdbd.conf", "slurm")
+    _make_token_key(Path(conf_slurm.JWT_KEY))
     for uid in (1000, 1001):
         Path(f"/run/user/{uid}").chmod(0o700)
     Path("/run/mariadbd").symlink_to("mysqld")  # where sid's client library looks
@@ -594,12 +600,16 @@ def boot(timeout_s: float) -> int:
     spawn("slurmctld")
     ping = ("scontrol", "ping")
     wait_for("slurmctld does not answer", lambda: answers(*ping) is not None, deadline, needs=["slurmctld"])
+    if "slurmrestd" in daemons():
+        spawn("slurmrestd")
     for node in conf_slurm.NODES:
         spawn(f"slurmd:{node.name}")
     wait_for("Not every node became idle", all_idle, deadline, needs=list(daemons()) if accounting else [])
     if accounting:
         wait_for("sacct does not answer", lambda: answers("sacct", "-n", "-X") is not None, deadline)
     wait_for("sshd does not answer", lambda: _listens(22), deadline)
+    if "slurmrestd" in daemons():
+        wait_for("slurmrestd does not answer", lambda: _listens(conf_slurm.REST_PORT), deadline, needs=["slurmrestd"])
     print(f"up after {time.monotonic() - began:.1f} s")
     return 0
 
@@ -615,6 +625,13 @@ def _add_accounts(deadline: float) -> None:
     for order in orders:
         what = f"sacctmgr could not {' '.join(order[:3])}"
         wait_for(what, lambda order=order: answers("sacctmgr", "-i", *order) is not None, deadline)  # type: ignore[misc]
+
+
+def _make_token_key(key: Path) -> None:
+    """The secret that signs tokens: Slurm's user alone may read it."""
+    key.write_bytes(os.urandom(32))
+    key.chmod(0o400)
+    shutil.chown(key, "slurm")
 
 
 def _let_kb_in() -> None:
@@ -657,6 +674,8 @@ def control(action: str, name: str, timeout_s: float) -> int:
             wait_for("slurmctld does not answer", lambda: answers("scontrol", "ping") is not None, deadline)
         elif name == "slurmdbd":
             wait_for("slurmdbd does not answer", lambda: _listens(6819), deadline)
+        elif name == "slurmrestd":
+            wait_for("slurmrestd does not answer", lambda: _listens(conf_slurm.REST_PORT), deadline)
         return 0
     pid = _pid_of(name)
     if pid is None:

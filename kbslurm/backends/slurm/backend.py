@@ -24,18 +24,19 @@ from kbslurm.backends.paths import (
     said,
     write_once,
 )
-from kbslurm.backends.slurm import evidence, ssh_login
+from kbslurm.backends.slurm import evidence
 from kbslurm.backends.slurm.call_budget import USED_UP, CallBudget
 from kbslurm.backends.slurm.call_pace import CallPace
-from kbslurm.backends.slurm.commands import Answer, Commands
+from kbslurm.backends.slurm.commands import Answer
 from kbslurm.backends.slurm.evidence import SEALED_CAP, Evidence
-from kbslurm.backends.slurm.executor import KbExecutor, KbJob, KbWatcher, SbatchSaid, folder_is_ours, jobs_of
+from kbslurm.backends.slurm.executor import KbJob, KbWatcher, SbatchSaid, folder_is_ours, jobs_of
 from kbslurm.backends.slurm.job_lookup import JobLookup, SchedulerAnswers
 from kbslurm.backends.slurm.reader import JobRow, Phase, read_test_only
 from kbslurm.backends.slurm.refusals import refusal_in
 from kbslurm.backends.slurm.sightings import came_back, ended_sighting, sighting_of_row
 from kbslurm.backends.slurm.staged_harness import HarnessChanged, stage
 from kbslurm.backends.slurm.staged_harness import prune as prune_harnesses
+from kbslurm.backends.slurm.transport import commands_of, executor_of
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
 from kbslurm.domain.site import Site
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
@@ -73,7 +74,7 @@ class SlurmBackend:
         self.site, self.name = site, site.name
         self.root = attempts_folder(site)
         self.pace = CallPace(site.poll, monotonic, budget)
-        self.commands = Commands(site, environ=environ, heard=self._heard)
+        self.commands = commands_of(site, environ=environ, heard=self._heard)
         self._eval_dir, self._harness = eval_dir, Path(harness_folder(site, eval_dir))
         self._watcher = KbWatcher()
         self._jobs = jobs_of(self._watcher)
@@ -181,7 +182,8 @@ class SlurmBackend:
         if not unsure or not self.pace.may_look():
             self._tell_lapse(unsure, found)
             return found | self._remembered(unsure)
-        told = self._lookup.by_id({str(handle) for handle, _ in unsure.values() if handle})
+        ids = {str(handle) for handle, _ in unsure.values() if handle}
+        told = self._lookup.by_id(ids, others=any(handle is None for handle, _ in unsure.values()))
         self._tell_lapse(unsure, found)
         for name, (handle, proof) in unsure.items():
             seen = self._judge(name, handle, proof, told)
@@ -222,6 +224,8 @@ class SlurmBackend:
 
         A refusal gives no time; launching such a job reports it in full.
         """
+        if self.site.submit.via == "rest":  # the API can't be asked that
+            return None
         if self.pace.is_resting() or not self.pace.has_room(2):  # leave room for the launch that follows
             return None
         limit_s = min(FORESEE_S, self.site.slurm.ask_timeout_s)
@@ -297,7 +301,7 @@ class SlurmBackend:
 
     def pace_report(self) -> PaceReport:
         """How often the scheduler is called, and the rest of the budget."""
-        return self.pace.report()
+        return replace(self.pace.report(), way=self.commands.way())
 
     def lapse(self) -> str:
         """Why the login node can't be reached at all, and what to type; empty if it can."""
@@ -319,9 +323,7 @@ class SlurmBackend:
             raise BackendRefused(self.name, f"{paths.dir} is accessible to others", permanent=False)
 
     def _sbatch(self, paths: AttemptPaths, script: str) -> Handle:
-        limit_s = self.site.slurm.submit_timeout_s
-        command = self.commands.argv("sbatch", ["--parsable", "@SCRIPT@"], timeout_s=limit_s)
-        executor = KbExecutor(paths.dir, script=script, sbatch=command, jobs=self._jobs, crash_point=self._crash_point)
+        executor = executor_of(self.commands, paths.dir, script, jobs=self._jobs, crash_point=self._crash_point)
         self.commands.count("sbatch")
         began = time.monotonic()
         try:
@@ -338,7 +340,7 @@ class SlurmBackend:
         return Handle(str(job.job_id))
 
     def _refused_or_unclear(self, answer: SbatchSaid) -> BackendTrouble:
-        self._lapse = ssh_login.lapse_in(self.site.submit, answer.status, answer.text)
+        self._lapse = self.commands.lapse_in(answer.status, answer.text)
         if self._lapse:
             return BackendRefused(self.name, self._lapse, permanent=False, away=True)
         if answer.status in (126, 127):
@@ -487,7 +489,7 @@ class SlurmBackend:
             raise BackendTrouble(self.name, self._lapse)
 
     def _heard(self, answer: Answer) -> None:
-        self._lapse = ssh_login.lapse_in(self.site.submit, answer.status, answer.err)
+        self._lapse = self.commands.lapse_in(answer.status, answer.err)
         failed = bool(answer.complaint) and answer.tool in CONTROLLERS
         self.pace.called(answer.took_s, failed=failed, why=f"{answer.tool}: {answer.complaint}" if failed else "")
 

@@ -154,6 +154,18 @@ class Commands:
             )
         return answer
 
+    def way(self) -> str:
+        """How the scheduler is reached; empty: by its commands on this machine."""
+        return f"ssh to {self.site.submit.host}" if self.site.submit.via == "ssh" else ""
+
+    def only(self, ids: Sequence[str]) -> list[str]:
+        """What confines a look at our jobs to these; nothing where one question shows ours alone anyway."""
+        return []
+
+    def lapse_in(self, status: int | None, said: str) -> str:
+        """Why the scheduler certainly wasn't reached, and what to type; empty if it was, or may have been."""
+        return ssh_login.lapse_in(self.site.submit, status, said)
+
     def count(self, tool: str) -> None:
         """Record one call of a tool, made here or by submitit."""
         with self._lock:

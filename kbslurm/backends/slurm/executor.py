@@ -106,19 +106,21 @@ def jobs_of(watcher: KbWatcher) -> type[KbJob]:
 
 
 class KbExecutor(slurm.SlurmExecutor):
-    """Submits one rendered script from one attempt's directory."""
+    """Submits one rendered script from one attempt's directory: by `sbatch`, or by `send`, which takes its text and
+    returns what sbatch would have printed."""
 
     def __init__(
         self,
         folder: Path,
         *,
         script: str,
-        sbatch: Sequence[str],
+        sbatch: Sequence[str] = (),
+        send: Callable[[str], str] | None = None,
         jobs: type[KbJob] = KbJob,
         crash_point: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.job_class = jobs
-        self._script, self._sbatch, self._crash_point = script, tuple(sbatch), crash_point
+        self._script, self._sbatch, self._send, self._crash_point = script, tuple(sbatch), send, crash_point
         super().__init__(folder, max_num_timeout=0)
         self._throttling = 0.0
 
@@ -130,6 +132,13 @@ class KbExecutor(slurm.SlurmExecutor):
     def submit_rendered(self) -> KbJob:
         """Run sbatch once. SbatchSaid if it gave no ID."""
         return cast("KbJob", self._submit_command("rendered"))
+
+    def _submit_command(self, command: str) -> core.Job[Any]:
+        if self._send is None:
+            return super()._submit_command(command)
+        id_ = self._get_job_id_from_submission_command(self._send(self._script))
+        self._write_job_id(id_, command)
+        return self.job_class(folder=self.folder, job_id=id_)
 
     def _make_submission_file_text(self, command: str, uid: str) -> str:
         return self._script

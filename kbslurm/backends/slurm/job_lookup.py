@@ -61,9 +61,10 @@ class JobLookup:
     def __init__(self, site: Site, commands: Commands, wall: Callable[[], float], watcher: KbWatcher) -> None:
         self._site, self._commands, self._wall, self._watcher = site, commands, wall, watcher
 
-    def by_id(self, ids: set[str]) -> SchedulerAnswers:
-        """One squeue for all our jobs; sacct for those of these IDs that it no longer shows."""
-        queue = self._squeue([])
+    def by_id(self, ids: set[str], *, others: bool = False) -> SchedulerAnswers:
+        """One squeue for all our jobs; sacct for those of these IDs that it no longer shows. `others`: jobs without a
+        known ID are looked for, too."""
+        queue = self._squeue([] if others else self._commands.only(sorted(ids)))
         if queue is None:
             return self._fed(SchedulerAnswers(queue=None, past=None, accounting=self._site.slurm.accounting))
         vanished = sorted(id_ for id_ in ids - set(queue.by_id) if id_.isdigit())

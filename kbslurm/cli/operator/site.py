@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +15,9 @@ from kbslurm.cli.context import configuration
 from kbslurm.cli.lookup import site_named, sites_folder
 from kbslurm.cli.output import printing
 from kbslurm.errors import EXIT_OK, KbslurmError, Misconfigured
+
+if TYPE_CHECKING:
+    from kbslurm.domain.site import Site
 
 
 def check(site: Annotated[str, typer.Argument(help="A name, or a .toml file.")], as_json: Json = False) -> int:
@@ -26,6 +30,7 @@ def check(site: Annotated[str, typer.Argument(help="A name, or a .toml file.")],
 
     found = site_named(site)
     scripts = {gpu: script_of(found, gpu, "leaderboard", fitting=True) for gpu in found.gpus}
+    _check_request(found, scripts)
     memory = memory_findings(configuration(), found)
     if short := next((one for one in memory if one.grade == "FAIL"), None):
         raise Misconfigured(short.text, fix=short.remedy)
@@ -34,13 +39,36 @@ def check(site: Annotated[str, typer.Argument(help="A name, or a .toml file.")],
     if as_json:
         printing.as_json({"site": found.name, "gpus": sorted(found.gpus), "scripts": scripts})
         return EXIT_OK
-    printing.say(f"{found.name} is valid: {', '.join(found.gpus)}; kbslurm doctor --site checks the cluster itself")
+    valid = f"{found.name} is valid: {', '.join(found.gpus)}; jobs go {_way(found)}"
+    printing.say(f"{valid}; kbslurm doctor --site checks the cluster itself")
     for gpu, script in scripts.items():
         printing.say(f"a job on {gpu} (kbslurm site render {site} {gpu} prints all of it):")
         for line in script.splitlines():
             if line.startswith("#SBATCH"):
                 printing.say(f"  {line}")
     return EXIT_OK
+
+
+def _way(site: Site) -> str:
+    far = site.submit
+    return {
+        "local": "through sbatch on this machine",
+        "ssh": f"through sbatch on {far.host}",
+        "rest": f"through slurmrestd at {far.url} ({far.api or 'the newest API that both know'})",
+    }[far.via]
+
+
+def _check_request(site: Site, scripts: Mapping[str, str]) -> None:
+    """Refuse options that slurmrestd couldn't be told: it reads no `#SBATCH` lines."""
+    if site.submit.via != "rest":
+        return
+    from kbslurm.backends.slurm.rest.job_fields import Untold, fields_of
+
+    for gpu, script in scripts.items():
+        try:
+            fields_of(script)
+        except Untold as why:
+            raise Misconfigured(str(why), key=f"gpus.{gpu}", fix="Correct the options of this GPU type.") from None
 
 
 def list_(as_json: Json = False) -> int:

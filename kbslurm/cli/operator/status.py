@@ -107,7 +107,9 @@ def _say_place(say: Callable[..., None], row: Mapping[str, Any]) -> None:
             say(f"[yellow]attention[/]  {printing.escape(said)}", soft_wrap=True)
         slow = ", slow" if pace["slow"] else ""
         left = f"{pace['budget_left']:.0f} left this minute"
-        say(f"{name}: {pace['calls']} scheduler calls, {left}; polled every {printing.span(pace['interval_s'])}{slow}")
+        way = f" through {printing.escape(pace['way'])}" if pace.get("way") else ""
+        every = printing.span(pace["interval_s"])
+        say(f"{name}: {pace['calls']} scheduler calls{way}, {left}; polled every {every}{slow}")
 
 
 def _say_breaker(say: Callable[..., None], row: Mapping[str, Any], overflow: Mapping[str, Any]) -> None:

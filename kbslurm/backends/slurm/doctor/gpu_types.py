@@ -99,22 +99,27 @@ def _with_count(request: str) -> str:
     return value if value.startswith("gpu") else f"gpu:{value}"
 
 
+def script_in(checkup: Checkup, gpu: GpuType, folder: Path) -> str:
+    """The script of a small job for this GPU type, with its files below this folder."""
+    return script_for(
+        checkup.site,
+        name=JobName("kb-doctor"),
+        gpu=gpu.name,
+        directory=folder,
+        harness=folder,
+        supervisor=supervisor_digest(checkup.eval_dir),
+        time_limit_s=60,
+        memory_bytes=1 << 30,
+        templates=checkup.templates,
+        charged=checkup.charged,
+    )
+
+
 def request_finding(checkup: Checkup, gpu: GpuType) -> Finding:
     """Whether Slurm would accept this GPU type's job: a dry run of the real script."""
     folder = Path(checkup.site.paths.shared_root) / f"doctor-{secrets.token_hex(6)}"
     try:
-        text = script_for(
-            checkup.site,
-            name=JobName("kb-doctor"),
-            gpu=gpu.name,
-            directory=folder,
-            harness=folder,
-            supervisor=supervisor_digest(checkup.eval_dir),
-            time_limit_s=60,
-            memory_bytes=1 << 30,
-            templates=checkup.templates,
-            charged=checkup.charged,
-        )
+        text = script_in(checkup, gpu, folder)
         make_folder(folder)
         (folder / "job.sh").write_text(text, encoding="utf-8")
         answer = checkup.commands.run("sbatch", ["--test-only", str(folder / "job.sh")])

@@ -11,10 +11,12 @@ from kbslurm.backends.slurm.doctor.checkup import Checkup
 from kbslurm.backends.slurm.doctor.gpu_types import gpu_findings, request_finding
 from kbslurm.backends.slurm.doctor.limits import limit_findings
 from kbslurm.backends.slurm.doctor.partitions import GRES_FORMAT, read_partitions
+from kbslurm.backends.slurm.doctor.rest_way import rest_findings
 from kbslurm.backends.slurm.doctor.scheduler_settings import setting_findings
 from kbslurm.backends.slurm.doctor.shared_root import root_findings
 from kbslurm.backends.slurm.doctor.survey import has_accounting, read_settings, read_version
 from kbslurm.backends.slurm.fleet import PyslurmFleet, fleet_reader
+from kbslurm.backends.slurm.rest.commands import RestCommands
 from kbslurm.domain.finding import Finding, caution, failed, passed
 from kbslurm.domain.site import Site
 from kbslurm.errors import BackendTrouble
@@ -25,6 +27,8 @@ OLDEST = (20, 11)
 def login_findings(checkup: Checkup) -> list[Finding]:
     """All that can be seen without a job: the scheduler's settings, each GPU type's request, the shared root."""
     site, commands = checkup.site, checkup.commands
+    if isinstance(commands, RestCommands):
+        return [*rest_findings(checkup, commands), *root_findings(site)]
     version = _asked(commands, "sinfo", "-V")
     if isinstance(version, Finding):
         return [version, *root_findings(site)]
