@@ -167,7 +167,7 @@ class RunView:
 
     @property
     def given_up(self) -> list[str]:
-        """The attempts that failed through no fault of the submission's, if another one followed, each as a sentence."""
+        """The attempts that failed through no fault of the submission's, if another one followed, as sentences."""
         return [
             f"attempt {a.number} at {a.backend} was given up: {a.reason or a.ending}"
             for a in self.attempts
