@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from kbslurm.config.settings import Config
 from kbslurm.domain.intake import Offer
 from kbslurm.domain.physics import Peak
 from kbslurm.domain.placement import Budget, Rules
-from kbslurm.errors import Misconfigured
+from kbslurm.errors import KbslurmError, Misconfigured
 from kbslurm.flow.place import Place
 from kbslurm.observe.crash_points import crash_point
 
@@ -226,6 +226,30 @@ def commands(config: Config, site: Site, *, wait_s: float) -> Commands:
 
     budget = call_budget(config, site)
     return commands_of(site, before=lambda: budget.wait(site.name, wait_s=wait_s), heard=lambda _: budget.spend())
+
+
+def commands_here(config: Config, name: str, *, bin_dir: str, wait_s: float) -> Commands:
+    """Slurm's commands on this machine, for a site of this name that has no file yet. Each call also counts for the
+    configured sites that make theirs here: they share the scheduler."""
+    from kbslurm.backends.slurm.commands import Answer, Commands
+    from kbslurm.backends.slurm.doctor.survey import without_a_file
+    from kbslurm.config.sites import NAME
+
+    ours = without_a_file(name if NAME.fullmatch(name) else "here", bin_dir=bin_dir)
+    same: list[Site] = []
+    with suppress(KbslurmError):  # another site's mistake is reported by its own check
+        same = [one for one in sites(config) if one.submit.via == "local" and one.slurm.bin_dir == bin_dir]
+    budgets = [call_budget(config, one) for one in {ours.name: ours, **{one.name: one for one in same}}.values()]
+
+    def before() -> None:
+        for budget in budgets:
+            budget.wait(ours.name, wait_s=wait_s)
+
+    def heard(_: Answer) -> None:
+        for budget in budgets:
+            budget.spend()
+
+    return Commands(ours, before=before, heard=heard)
 
 
 def fleet(config: Config, site: Site) -> Fleet:

@@ -29,6 +29,7 @@ SPECIAL = {
     "pyslurm": "KBSLURM_PYSLURM_PYTHON",
     "torch": "KBSLURM_TORCH_PYTHON",
     "packing": "KBSLURM_TEST_TORCH_IMAGE",
+    "faults": "KBSLURM_TEST_PACE",
 }
 OURS_TO_KEEP = ("KBSLURM_TEST_", *SPECIAL.values())
 OF_THE_USERS_OWN = (

@@ -13,6 +13,7 @@ Every backend that shares a disk with its jobs (local, slurm) uses this layout, 
         out/               0700  the harness's own: report.json and heartbeat.json appear here
         out/artifacts/     0700  what a profile left, made where the submission ran: bytes, never looked into
         scratch/           0700  working folder, home and temporary folder of the job
+        elsewhere          0600  where the backend has it: Slurm said that another cluster took the job
         cancelled          0600  whoever claims after this stands here ends at once
         exit.json          0600  how it ended, once nothing of it is left
         log                0600  what the job printed, capped; for the operator only, it may hold secrets
@@ -121,6 +122,10 @@ class AttemptPaths:
     @property
     def cancelled(self) -> Path:
         return self.dir / "cancelled"
+
+    @property
+    def elsewhere(self) -> Path:
+        return self.dir / "elsewhere"
 
     @property
     def exit(self) -> Path:

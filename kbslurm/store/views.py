@@ -166,6 +166,15 @@ class RunView:
         return waiting.of_attempt(last.state, str(last.telemetry.get("waits", "")), last.reason) if last else ""
 
     @property
+    def given_up(self) -> list[str]:
+        """The attempts that failed through no fault of the submission's, if another one followed, as sentences."""
+        return [
+            f"attempt {a.number} at {a.backend} was given up: {a.reason or a.ending}"
+            for a in self.attempts
+            if a.state in ("dead", "refused") and a.number < self.attempt_count
+        ]
+
+    @property
     def went(self) -> str:
         """Where its last attempt went and why, unless that is simply home."""
         last = self.attempts[-1] if self.attempts else None

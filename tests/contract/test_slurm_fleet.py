@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kbslurm.backends.slurm.call_budget import CallBudget
 from kbslurm.backends.slurm.commands import Commands
 from kbslurm.backends.slurm.doctor import login_node
 from kbslurm.backends.slurm.fleet import (
@@ -26,7 +27,7 @@ from kbslurm.backends.slurm.fleet import (
 )
 from kbslurm.config import sites
 from kbslurm.domain.site import Fleet
-from kbslurm.errors import BackendTrouble
+from kbslurm.errors import BackendRefused, BackendTrouble
 
 DATA = Path(__file__).resolve().parents[1] / "golden" / "data" / "fleet-24.11"
 PLAIN = """\
@@ -171,6 +172,25 @@ def test_an_interpreter_may_be_a_wrapper_that_says_where_pyslurm_is(tmp_path: Pa
     site = sites.load(file)
     assert isinstance(fleet_reader(site, Commands(site)), PyslurmFleet)
     assert [one.grade for one in login_node.reader_findings(site, Commands(site))] == ["PASS"]
+
+
+def test_what_pyslurm_asks_counts_as_commands_do(tmp_path: Path) -> None:
+    sinfo = tmp_path / "sinfo"
+    sinfo.write_text("#!/bin/sh\necho 'slurm-wlm 24.11.5'\n")
+    sinfo.chmod(0o755)
+    file = tmp_path / "here.toml"
+    file.write_text(PLAIN.format(root=tmp_path, bin_dir=tmp_path, python=replaying(tmp_path)))
+    site = sites.load(file)
+    budget = CallBudget(60.0, lambda: 1000.0)
+    commands = Commands(site, before=lambda: budget.wait("here", wait_s=0.0), heard=lambda _: budget.spend())
+    reader = fleet_reader(site, commands)
+    assert isinstance(reader, PyslurmFleet) and budget.spent() == 2, "its version, and sinfo's"
+    assert reader.read().reader == "pyslurm"
+    assert (budget.spent(), commands.calls["pyslurm"]) == (5, 4), "nodes, partitions, reservations"
+    budget.spend(60)
+    with pytest.raises(BackendRefused, match="used up"):
+        reader.read()
+    assert budget.spent() == 65
 
 
 def test_the_helper_never_ends_without_a_word() -> None:

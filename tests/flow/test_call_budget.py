@@ -112,6 +112,30 @@ def test_status_asks_slurm_only_without_a_daemon_or_on_request_and_counts_it(
     assert calls(kbslurm.cwd) == 6
 
 
+def test_site_init_counts_for_the_site_that_it_describes_and_for_those_with_the_same_scheduler(
+    kbslurm: CommandLine, database_url: str
+) -> None:
+    config = load(kbslurm.cwd / "kbslurm.toml", {"DATABASE_URL": database_url})
+    (configured,) = wiring.sites(config)
+    there = wiring.call_budget(config, configured)
+    new = CallBudget(30.0, file=kbslurm.cwd / "state" / "scheduler-calls" / "fresh.json")
+    words = ("site", "init", "--name", "fresh", "--bin-dir", str(kbslurm.cwd / "bin"))
+    done = kbslurm(*words)
+    assert done.code == 2 and "Traceback" not in done.err, "these commands show no GPUs"
+    assert calls(kbslurm.cwd) >= 4
+    assert there.spent() == new.spent() == calls(kbslurm.cwd)
+    kbslurm("site", "init", "--name", "fresh", "--bin-dir", str(kbslurm.cwd / "nothing"))
+    assert there.spent() < new.spent(), "another folder's commands call another scheduler"
+
+
+def test_site_init_without_room_says_so(kbslurm: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kbslurm.cli.operator.site_init.BUDGET_WAIT_S", 0.0)
+    CallBudget(30.0, file=kbslurm.cwd / "state" / "scheduler-calls" / "fresh.json").spend(60)
+    done = kbslurm("site", "init", "--name", "fresh", "--bin-dir", str(kbslurm.cwd / "bin"))
+    assert (done.code, calls(kbslurm.cwd)) == (6, 0)
+    assert "fresh: the site's call budget for this minute is used up" in done.err
+
+
 def test_a_problem_that_a_sites_jobs_lack_the_memory_for_is_refused(kbslurm: CommandLine) -> None:
     new = ("board", "create", "transpose", "--reference", str(EXAMPLES / "transpose"), "--gpus", "T4")
     site = kbslurm.cwd / "site.toml"

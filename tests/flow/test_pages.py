@@ -24,7 +24,7 @@ from kbslurm.api.pages import drawing
 from kbslurm.api.pages.rendering import static_file, took
 from kbslurm.api.sessions import SESSION
 from kbslurm.domain.access import Role
-from kbslurm.domain.run import SubmissionId
+from kbslurm.domain.run import Ending, SubmissionId
 from kbslurm.flow.cancel import cancel
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.remove import remove
@@ -95,6 +95,20 @@ def csrf(text: str) -> str:
     found = re.search(r'name="csrf" value="([0-9a-f]{64})"', text)
     assert found is not None
     return found[1]
+
+
+def test_a_submissions_page_says_why_an_attempt_was_given_up(api: ServedApi) -> None:
+    """What the terminal says of a run that was tried again, its page says, too."""
+    person, puppet = api.store.people.ensure("ada"), Puppet(slots={"H100": 9})
+    accept(api.store.intake, person.id, "transpose", "k.py", GOOD, "test", ["H100"], api.now)
+    for number in (1, 2):
+        attempt = claim(api.store.queue, free_slots({"puppet": puppet.capacity()}, api.store.attempts.open()), api.now)
+        assert attempt is not None and attempt.number == number
+        if number == 1:
+            api.store.attempts.give_up(attempt, Ending.NODE_FAILURE, f"NODE_FAIL on {HOSTILE}", api.now)
+    with browsing(api, "ada") as browser:
+        said = "Attempt 1 at puppet was given up: NODE_FAIL on &lt;script&gt;alert(1)&lt;/script&gt;."
+        assert said in browser.get("/s/1").text
 
 
 def test_anybody_reads_boards_standings_and_problems(api: ServedApi) -> None:

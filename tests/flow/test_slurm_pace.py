@@ -19,6 +19,7 @@ from kbslurm.backends.slurm.commands import Commands
 from kbslurm.backends.slurm.ssh_login import INSTEAD_OF_CONNECTING, NOT_OPEN
 from kbslurm.config import shared_folders, sites
 from kbslurm.errors import BackendTrouble
+from kbslurm.flow.cancel import cancel
 from kbslurm.flow.collect import AttemptNotes, collect
 from kbslurm.flow.launch import Launched, launch
 from kbslurm.flow.place import Place
@@ -126,6 +127,50 @@ def test_a_job_that_every_source_has_forgotten_is_given_up(cluster: Cluster) -> 
     cluster.go(180)
     assert [row["state"] for row in cluster.stage.rows("SELECT state FROM attempt")] == ["dead"]
     assert cluster.stage.run()["state"] == "queued"
+
+
+def revoked(cluster: Cluster, *, started: bool) -> AttemptPaths:
+    """Slurm once said that another cluster of the federation took the run's job, and then forgot it."""
+    cluster.started()
+    (attempt,) = cluster.stage.store.attempts.open()
+    paths = AttemptPaths(root=cluster.place.root or Path(), name=attempt.name)
+    if not started:
+        paths.owner.unlink()
+        paths.claim.rmdir()
+    cluster.rig.says("squeue", f"echo '7|{attempt.name}|REVOKED|1|2||None'")
+    cluster.go(30)
+    cluster.rig.says("squeue", "")
+    cluster.place, cluster.notes = cluster.fresh(), AttemptNotes()  # another process knows it, too
+    cluster.go(300)
+    return paths
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_a_job_that_another_cluster_took_isnt_missing_when_its_copy_is_forgotten(
+    cluster: Cluster, started: bool
+) -> None:
+    paths = revoked(cluster, started=started)
+    assert [row["state"] for row in cluster.stage.rows("SELECT state FROM attempt")] == ["running"]
+    assert cluster.rig.calls("scontrol") == [], "this cluster's controller can't know"
+    # Its own files tell its end, though none of them says why a signal came
+    paths.claim.mkdir(exist_ok=True)
+    paths.owner.write_text(json.dumps({"job": "7", "node": "far1"}))
+    told = {"cause": "term", "status": 143, "began": True, "why": "", "job": "7", "node": "far1"}
+    (paths.dir / "exit.json").write_text(json.dumps(told))
+    cluster.go(120)
+    (closed,) = cluster.stage.rows("SELECT ending, reason FROM attempt")
+    assert closed == {"ending": "no_report", "reason": "it was killed from outside on far1"}
+
+
+def test_a_cancelled_job_that_another_cluster_took_ends_when_it_cant_start_any_more(cluster: Cluster) -> None:
+    revoked(cluster, started=False)
+    submission = cluster.stage.run()["submission_id"]
+    cancel(cluster.stage.store.submissions, submission, None, cluster.clock.now())
+    (attempt,) = cluster.stage.store.attempts.open()
+    cluster.rig.says("scancel", "")
+    cluster.place.backend.cancel(attempt)
+    cluster.go(180)
+    assert cluster.stage.run()["state"] == "cancelled"
 
 
 def test_a_job_that_a_new_leader_never_saw_is_given_up(cluster: Cluster) -> None:

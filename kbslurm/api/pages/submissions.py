@@ -123,6 +123,7 @@ def _run(run: RunView, mode: str) -> dict[str, Any]:
         "light": physics.light_in_words(detail) if shown else "",
         "went": run.went,
         "waits": run.waits_for,
+        "given_up": run.given_up,
         "report": "" if verdict is not None and verdict.name == "passed" else popcorn_submission.report_of(run),
         "bars": drawing.bars(waterfall(run.stamps)),
         "tests": _shown(detail, "tests"),

@@ -33,7 +33,13 @@ from kbslurm.backends.slurm.executor import KbJob, KbWatcher, SbatchSaid, folder
 from kbslurm.backends.slurm.job_lookup import JobLookup, SchedulerAnswers
 from kbslurm.backends.slurm.reader import JobRow, Phase, read_test_only
 from kbslurm.backends.slurm.refusals import refusal_in
-from kbslurm.backends.slurm.sightings import came_back, ended_sighting, sighting_of_row
+from kbslurm.backends.slurm.sightings import (
+    came_back,
+    ended_sighting,
+    killed_sighting,
+    sighting_elsewhere,
+    sighting_of_row,
+)
 from kbslurm.backends.slurm.staged_harness import HarnessChanged, stage
 from kbslurm.backends.slurm.staged_harness import prune as prune_harnesses
 from kbslurm.backends.slurm.transport import commands_of, executor_of
@@ -372,14 +378,14 @@ class SlurmBackend:
             if row.phase is Phase.WAITING and came_back(row, proof):  # for a GPU, only to exit at its claim
                 self._end_quietly(row.id)
             return self._sighting(row, proof)
+        if proof.elsewhere and (proof.claimed or not proof.cancelled):  # else it can't start there any more
+            return sighting_elsewhere(proof, handle)
         if not told.proves_absence or (handle is not None and not self._is_denied(name, handle)):
             return self._running(name, handle, proof)
         if proof.reported:
             return replace(ended_sighting(proof, Ending.REPORTED, ""), handle=handle)
         if proof.exit is not None:  # its final status mentions a signal, and Slurm no longer knows why
-            return replace(
-                ended_sighting(proof, Ending.NO_REPORT, f"it was killed from outside on {proof.node}"), handle=handle
-            )
+            return replace(killed_sighting(proof), handle=handle)
         return Sighting(seen=Seen.ABSENT, handle=handle, node=proof.node, reason="no source knows the job any more")
 
     def _doubt(self, name: JobName, handle: Handle | None, told: SchedulerAnswers) -> str:
@@ -434,7 +440,13 @@ class SlurmBackend:
         return self._watcher.row(name) if handle is None else self.job(name, handle).row
 
     def _sighting(self, row: JobRow, proof: Evidence) -> Sighting | None:
-        return sighting_of_row(row, proof, self._paths(JobName(row.name)), self.name)
+        paths = self._paths(JobName(row.name))
+        if row.phase is Phase.ELSEWHERE and not proof.elsewhere:
+            try:  # this cluster soon forgets its copy, and then no daemon must take the job for missing
+                write_once(paths.elsewhere, b"")
+            except OSError as error:
+                tell("no marker", level="warning", job=row.name, why=str(error))
+        return sighting_of_row(row, proof, paths, self.name)
 
     def _adopt(self, name: JobName, found: Evidence, rows: Sequence[JobRow]) -> Sighting:
         """Law 2: the job that claimed, else the recorded one, else the oldest; others with the name are killed."""

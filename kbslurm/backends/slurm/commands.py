@@ -171,6 +171,15 @@ class Commands:
         with self._lock:
             self.calls[tool] += 1
 
+    def charge(self, tool: str, calls: int) -> None:
+        """Count queries that a library is about to make: each needs room in the budget and uses it, as a command
+        does."""
+        for _ in range(calls):
+            if self._before is not None:
+                self._before()
+            self.count(tool)
+            self._tell(tool, 0, "", "", time.monotonic())
+
     def _tell(self, tool: str, status: int, out: str, err: str, began: float) -> Answer:
         answer = Answer(tool=tool, status=status, out=out, err=err, took_s=time.monotonic() - began)
         if self._heard is not None:

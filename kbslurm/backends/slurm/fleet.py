@@ -15,9 +15,10 @@ import subprocess
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -31,6 +32,8 @@ HELPER = Path(__file__).with_name("pyslurm_helper.py")
 # No `-I`: an interpreter may be a wrapper that sets PYTHONPATH. Ours never reaches it, since its environment is clean.
 FLAGS = ("-s",)
 ANSWER_S = 15.0
+FLEET_QUERIES = 3  # of the controller, by the helper: nodes, partitions, reservations
+VERSION_QUERIES = 1  # some releases of pyslurm load the controller's configuration for it
 LINE_CAP = 64_000_000
 _GRES = re.compile(r"gpu(?::(?P<type>[A-Za-z_][\w.-]*|\d[\w.-]*[A-Za-z_][\w.-]*))?:(?P<count>\d+)(?:\([^)]*\))?")
 
@@ -145,15 +148,18 @@ def _epoch(text: str) -> int | None:
 
 @dataclass(frozen=True, kw_only=True)
 class PyslurmFleet:
-    """The second reader: queries a helper process. Any failure of it is BackendTrouble."""
+    """The second reader: queries a helper process. Any failure of it is BackendTrouble. `charge` is told before so many
+    queries are made of the scheduler."""
 
     site: str
     argv: tuple[str, ...]
     conf: str = ""
     answer_s: float = ANSWER_S
+    charge: Callable[[int], None] = lambda _: None
 
     def read(self) -> Fleet:
         """Start the helper, send one query, stop it."""
+        self.charge(FLEET_QUERIES)
         told = self._asked({"ask": "fleet"})
         try:
             return Fleet(
@@ -187,6 +193,7 @@ class PyslurmFleet:
 
     def version(self) -> tuple[str, str]:
         """(pyslurm's version, Slurm's version that it was built for)."""
+        self.charge(VERSION_QUERIES)
         told = self._asked({"ask": "version"})
         return str(told.get("pyslurm", "")), str(told.get("slurm", ""))
 
@@ -262,7 +269,12 @@ def fleet_reader(site: Site, commands: Commands) -> TextFleet | PyslurmFleet:
     text = TextFleet(commands=commands)
     if not site.slurm.pyslurm_python:
         return text
-    helper = PyslurmFleet(site=site.name, argv=(site.slurm.pyslurm_python, *FLAGS, str(HELPER)), conf=site.slurm.conf)
+    helper = PyslurmFleet(
+        site=site.name,
+        argv=(site.slurm.pyslurm_python, *FLAGS, str(HELPER)),
+        conf=site.slurm.conf,
+        charge=partial(commands.charge, "pyslurm"),
+    )
     try:
         built_for, _ = helper.version()
     except BackendTrouble as error:

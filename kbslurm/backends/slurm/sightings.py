@@ -31,8 +31,8 @@ def sighting_of_row(row: JobRow, proof: Evidence, paths: AttemptPaths, site: str
             return replace(usual, node=None, expected_at=row.expected_at)
         case Phase.RUNNING:
             return replace(usual, seen=Seen.RUNNING, reason="", started_at=started_at)
-        case Phase.ELSEWHERE:  # only this cluster's copy is gone: the end is seen in the shared root, or never
-            return proof.running() or replace(usual, node=None, reason=FEDERATED)
+        case Phase.ELSEWHERE:
+            return sighting_elsewhere(proof, Handle(row.id))
         case Phase.ENDED:
             ending = Ending.REPORTED if proof.reported else ending_of(row.state, claimed=proof.claimed)
             if ending in (Ending.NO_REPORT, Ending.CANCELLED) and evidence.slurm_said_memory(paths):
@@ -59,6 +59,21 @@ def sighting_of_row(row: JobRow, proof: Evidence, paths: AttemptPaths, site: str
         case _:
             tell("unknown state", level="warning", site=site, job=row.name, state=row.state)
             return None
+
+
+def sighting_elsewhere(proof: Evidence, handle: Handle | None) -> Sighting | None:
+    """What is known of a job that another cluster took: what its own files say, however long ago this one forgot its
+    copy. None if they have no more than a report, which speaks for itself."""
+    if proof.exit is not None:
+        return replace(killed_sighting(proof), handle=handle)
+    if proof.reported:
+        return None
+    return proof.running() or Sighting(seen=Seen.WAITING, handle=handle, reason=FEDERATED)
+
+
+def killed_sighting(proof: Evidence) -> Sighting:
+    """It ended by a signal, and no scheduler knows why."""
+    return ended_sighting(proof, Ending.NO_REPORT, f"it was killed from outside on {proof.node}")
 
 
 def ended_sighting(proof: Evidence, ending: Ending, reason: str) -> Sighting:

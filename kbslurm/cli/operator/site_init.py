@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kbslurm.cli.arguments import Json
+from kbslurm.cli.context import configuration
 from kbslurm.cli.output import printing
-from kbslurm.errors import EXIT_OK, BackendTrouble, Invalid, NotFound
+from kbslurm.errors import EXIT_OK, BackendRefused, BackendTrouble, Invalid, NotFound
 
 if TYPE_CHECKING:
     from kbslurm.backends.slurm.doctor.site_file import Kind
+
+BUDGET_WAIT_S = 120.0
 
 
 def site_init(
@@ -41,6 +44,7 @@ def site_init(
     `?`.
 
     Of each GPU type it takes a few, at most four; on a terminal it asks how many."""
+    from kbslurm import wiring
     from kbslurm.backends.slurm.doctor import site_file, survey
     from kbslurm.config import sites
 
@@ -48,7 +52,12 @@ def site_init(
         raise Invalid(f"{out} already exists", hint="Choose another name, or pass --force.")
     program = shutil.which("apptainer") or shutil.which("singularity") or ""
     try:
-        found = survey.survey(survey.asker(bin_dir=bin_dir), user=getpass.getuser(), program=program)
+        commands = wiring.commands_here(
+            configuration(), name or (out.stem if out else "here"), bin_dir=bin_dir, wait_s=BUDGET_WAIT_S
+        )
+        found = survey.survey(commands, user=getpass.getuser(), program=program)
+    except BackendRefused:
+        raise
     except BackendTrouble as error:
         raise NotFound(
             "Slurm", f"on {socket.gethostname()}", hint=f"Use a login node, or --bin-dir ({error.message})."

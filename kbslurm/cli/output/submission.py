@@ -88,7 +88,7 @@ def print_submission(view: SubmissionView) -> None:
         console.print(_run_line(run, view.mode), soft_wrap=True)
         if run.went:
             console.print(f"      [dim]ran elsewhere: {escape(run.went)}[/]", soft_wrap=True)
-        for line in _given_up(run):
+        for line in run.given_up:
             console.print(f"      [dim]{escape(line)}[/]", soft_wrap=True)
         for line in _failures(run):
             console.print(f"      {escape(line)}", soft_wrap=True)
@@ -116,15 +116,6 @@ def _run_line(run: RunView, mode: str) -> str:
     light = physics.light_in_words(found.detail)
     near = f"  [dim]{light}[/]" if light and found.score_s is not None else ""
     return f"{run.gpu:>6}  {coloured(found.name)}{shown}{near}{why}"
-
-
-def _given_up(run: RunView) -> list[str]:
-    """The attempts that failed through no fault of the submission's, if another one followed."""
-    return [
-        f"attempt {a.number} at {a.backend} was given up: {a.reason or a.ending}"
-        for a in run.attempts
-        if a.state in ("dead", "refused") and a.number < run.attempt_count
-    ]
 
 
 def _failures(run: RunView) -> list[str]:

@@ -74,10 +74,9 @@ def read_accounts(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(accounts), tuple(qos)
 
 
-def asker(*, bin_dir: str = "", environ: Mapping[str, str] | None = None) -> Commands:
-    """Slurm's commands, without a site."""
-    nowhere = Site(name="here", paths=Paths(shared_root=PurePosixPath("/")), slurm=Scheduler(bin_dir=bin_dir), gpus={})
-    return Commands(nowhere, environ=environ)
+def without_a_file(name: str, *, bin_dir: str = "") -> Site:
+    """A site of which only the commands are known yet."""
+    return Site(name=name, paths=Paths(shared_root=PurePosixPath("/")), slurm=Scheduler(bin_dir=bin_dir), gpus={})
 
 
 def survey(commands: Commands, *, user: str, program: str = "") -> Survey:
