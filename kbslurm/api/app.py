@@ -70,9 +70,9 @@ def create_app(context: Context, *, more: Sequence[APIRouter] = ()) -> FastAPI:
         pages.routes(context, histories, standings),
         *more,
     ):
-        app.include_router(router)
-    app.include_router(_documented(app, context))
-    app.include_router(submitting.routes(context, histories))
+        app.router.routes.extend(router.routes)  # to include a router would read its routes' signatures again
+    app.router.routes.extend(_documented(app, context).routes)
+    app.router.routes.extend(submitting.routes(context, histories).routes)
     app.add_exception_handler(KbslurmError, of_our_error)
     app.add_exception_handler(RequestValidationError, of_invalid_values)
     app.add_exception_handler(HTTPException, of_http_error)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar, assert_never
 
 from fastapi import Request, Response
-from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Message, Receive
 
@@ -18,6 +17,7 @@ from kbslurm.api import calls, identity, sessions
 from kbslurm.api.calls import Call
 from kbslurm.api.context import Context
 from kbslurm.api.incoming import incoming_of
+from kbslurm.api.shared_route import SharedRoute
 from kbslurm.api.turns import Whose
 from kbslurm.domain import access
 from kbslurm.errors import Refused
@@ -32,7 +32,7 @@ class Look(Protocol):
     async def __call__(self, call: Callable[[], T]) -> T: ...
 
 
-class Door(APIRoute):
+class Door(SharedRoute):
     """A route as `calls` describes it. Every router of the service uses this class."""
 
     def get_route_handler(self) -> Handler:

@@ -526,8 +526,7 @@ class Wire:
 
 
 def routes_of(api: ServedApi) -> list[APIRoute]:
-    routers = [one.original_router for one in create_app(api.context).routes if hasattr(one, "original_router")]
-    return [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
+    return [route for route in create_app(api.context).routes if isinstance(route, APIRoute)]
 
 
 @contextmanager

@@ -55,10 +55,7 @@ def of_app(app: FastAPI) -> list[Call]:
 
 def _routes(routes: Iterable[Any]) -> Iterator[APIRoute | Route]:
     for route in routes:
-        inner = getattr(route, "original_router", None)
-        if inner is not None:
-            yield from _routes(inner.routes)
-        elif isinstance(route, APIRoute | Route):
+        if isinstance(route, APIRoute | Route):
             yield route
 
 
