@@ -93,7 +93,7 @@ class DeviceLaunch(Launch):
         self._line: socket.socket | None = None
         self._layouts: dict[str, call_parts.SplitLayout | None] = {}
         self._claims: dict[int, list[int]] = {}
-        self._calls = self._busy = self._claim_ns = 0
+        self._calls = self._busy = self._claim_ns = self._free_before = 0
         super().__init__(runners, allowance, heartbeat, built)
         try:
             self._meet()
@@ -139,6 +139,8 @@ class DeviceLaunch(Launch):
     def load(self, manifest: Manifest) -> Reply:
         """Hand the submission over."""
         self._loaded = True
+        if self._run_device.shares:
+            self._free_before = self._run_device.device().free_bytes()[0]
         return super().load(manifest)
 
     # -------------------------------------------------------------------------------------------------- messages
@@ -310,7 +312,8 @@ class DeviceLaunch(Launch):
             self._stop()
         finally:
             self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9)
-        self._rest(kind)
+        with self._theirs():
+            self._rest(kind)
         ns = done_ns - start_ns + slept_in_ns
         if host is None:
             return self._collected(kind, token, 0, [], ns)
@@ -350,6 +353,22 @@ class DeviceLaunch(Launch):
         if self._lent.staged is None:
             self._lent.staged = device.allocate(POISON)
         return self._lent.staged.at
+
+    def hoard(self) -> Rejected | None:
+        """The same of the device's memory: what becomes free when this runner ends was its own."""
+        if (found := super().hoard()) is not None or not self._loaded or not self._run_device.shares:
+            return found
+        try:
+            device = self._run_device.device()
+            free, whole = device.free_bytes()
+            self.runner.kill()
+            held = device.free_bytes()[0] - free
+        except (driver.DriverError, CantStart):
+            return None
+        if 2 * held <= self._free_before:
+            return None
+        said = f"the submission held {held >> 20} of the device's {whole >> 20} MiB, and other work on it failed"
+        return Rejected("memory", said, "the submission used more of the device's memory than allowed")
 
     # ------------------------------------------------------------------------------------------------- witnesses
 

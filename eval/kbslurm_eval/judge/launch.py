@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import statistics
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -144,8 +145,8 @@ class Launch:
     def _collected(self, kind: Kind, token: bytes, out_size: int, first: list[tuple[int, bytes]], ns: int) -> Reply:
         """The answer of a stopped runner, if nothing has changed since it was given."""
         end = self._link
-        if kind in (Kind.CALL, Kind.DEVICE_CALL) and self.runner.out_of_memory():
-            raise Rejected("memory", "the submission used more memory than allowed")
+        if kind in (Kind.CALL, Kind.DEVICE_CALL):
+            self._weigh()
         if end.resized():  # filled up, the memory that links live in would end the judge's run, which is then repeated
             raise Rejected("violation", "the submission changed the size of the link's files")
         out = end.read_out(out_size)
@@ -157,6 +158,27 @@ class Launch:
         status, text = end.status()
         end.clear_text()
         return Reply(ns=ns, status=status, text=text, out=out)
+
+    def _weigh(self) -> None:
+        """Raise if it holds more memory than allowed. What it takes to find that out is the submission's time."""
+        with self._theirs():
+            if self.runner.out_of_memory():
+                raise Rejected("memory", "the submission used more memory than allowed")
+
+    @contextlib.contextmanager
+    def _theirs(self) -> Iterator[None]:
+        """The time spent in here is the submission's."""
+        began = time.perf_counter_ns()
+        try:
+            yield
+        finally:
+            self._allowance.spend((time.perf_counter_ns() - began) / 1e9)
+
+    def hoard(self) -> Rejected | None:
+        """The verdict if something else failed for want of memory that this submission holds; it is still stopped."""
+        if self.runner.ended() is None and self.runner.out_of_memory():
+            return Rejected("memory", "the submission used more memory than allowed")
+        return None
 
     def _go_on(self) -> None:
         self.runner.thaw()
