@@ -31,7 +31,7 @@ from kbslurm_eval.cage.runners import CantStart, Runners
 from kbslurm_eval.device import call_parts, driver
 from kbslurm_eval.judge import builds
 from kbslurm_eval.judge.heartbeat import Heartbeat
-from kbslurm_eval.judge.launch import LATE_CAP, PROBE_SIZE, PROBES, SMALL_OUTPUT, Allowance, Launch
+from kbslurm_eval.judge.launch import END_SHARE, LATE_CAP, PROBE_SIZE, PROBES, SMALL_OUTPUT, Allowance, Launch
 from kbslurm_eval.judge.reference import Prepared
 from kbslurm_eval.judge.replies import Rejected, Reply
 from kbslurm_eval.judge.run_device import RunDevice
@@ -308,6 +308,8 @@ class DeviceLaunch(Launch):
             places = _strided(told.out_size)
             seen = self._look_at(out, places)
             done_ns = time.perf_counter_ns()  # what the look had to wait for counts as time
+            at_ends = _at_both_ends(told.out_size)
+            seen_there = self._look_at(out, at_ends)
             first = self._probe(host_size, end)
             self._stop()
         finally:
@@ -319,7 +321,7 @@ class DeviceLaunch(Launch):
             return self._collected(kind, token, 0, [], ns)
         there = device.read(out, told.out_size)
         # the bytes that the look saw, where they stand now
-        if seen != _at_places(there, places):
+        if seen + seen_there != _at_places(there, places) + _at_places(there, at_ends):
             raise Rejected("violation", "the output was still being written after it was reported done")
         reply = self._collected(kind, token, host_size, first, ns)
         self._claim_ns = end.claim()
@@ -415,6 +417,16 @@ def _strided(size: int) -> tuple[int, int, int, int]:
     pitch = min(_DICE.randint(size // (2 * PROBES), size // PROBES), MOST_PITCH)
     room = size - pitch * (PROBES - 1) - PROBE_SIZE
     return _DICE.randint(0, max(0, room)), pitch, PROBE_SIZE, PROBES
+
+
+def _at_both_ends(size: int) -> tuple[int, int, int, int]:
+    """A second look, at a place near each end of a large output, where work that is cut short is missing. Outside of
+    the time."""
+    if size <= SMALL_OUTPUT:
+        return 0, 0, 0, 0
+    reach = size // END_SHARE
+    start, last = _DICE.randint(0, reach), size - PROBE_SIZE - _DICE.choice((0, _DICE.randint(0, reach)))
+    return (start, last - start, PROBE_SIZE, 2) if last - start <= MOST_PITCH else (last, PROBE_SIZE, PROBE_SIZE, 1)
 
 
 def _at_places(found: bytes, places: tuple[int, int, int, int]) -> bytes:

@@ -30,6 +30,7 @@ from kbslurm_eval.shared.wire import (
 LATE_CAP = 32_768  # an input up to this size is written within the timed window, to a runner that is already awake
 SMALL_OUTPUT = 16_384
 PROBES, PROBE_SIZE = 16, 64
+END_SHARE = 64  # a 64th of a large output at each end is looked at in every call
 SETTLED, SETTLE_LEAST_S, SETTLE_MOST_S = 6, 0.06, 0.5  # so many null calls in a row are alike, and when that is asked
 SPIN_NS = 400_000
 # a runner may take this many times its usual time to wake
@@ -366,8 +367,13 @@ class Launch:
 
 def _places(size: int) -> list[int]:
     """Where to look: drawn from the kernel's own numbers, never from the plain module, which is seeded for each input,
-    and a submission sees that seed."""
-    return [drawn % (size - PROBE_SIZE + 1) for drawn in struct.unpack(f"={PROBES}Q", os.urandom(8 * PROBES))]
+    and a submission sees that seed. Half of them anywhere, half near the two ends, where work that is cut short is
+    missing: of each end its edge too."""
+    room, end = size - PROBE_SIZE, size // END_SHARE
+    drawn = struct.unpack(f"={PROBES}Q", os.urandom(8 * PROBES))
+    anywhere = [one % (room + 1) for one in drawn[: PROBES // 2]]
+    near = [one % end if n % 2 else room - one % end for n, one in enumerate(drawn[PROBES // 2 + 2 :])]
+    return [room, 0, *near, *anywhere]  # the last bytes first
 
 
 def _plain_dict(text: str) -> dict[str, Any]:

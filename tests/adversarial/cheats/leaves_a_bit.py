@@ -5,17 +5,16 @@
 # tries: leave a bit in whatever a runner can see and didn't make itself: times, modes, attributes, names, settings
 # verdict: passed
 # phases: all
-# never: LEFT CARRIED
-# never at 1: CARRIED
+# never: LEFT CARRIED_FILE CARRIED_HOST CARRIED_QUEUE CARRIED_PRIORITY CARRIED_KEY CARRIED_SOCKET
+# never at 1: CARRIED_FILE CARRIED_HOST CARRIED_QUEUE CARRIED_PRIORITY CARRIED_KEY CARRIED_SOCKET
 import ctypes
-import fcntl
 import os
 import socket
 import stat
 import sys
 
 MOST = 300  # files looked at below one mount
-MARK = 1_234_567_890
+MARK = 1_357_924_681
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -75,7 +74,7 @@ for place, kind in PLACES.items():
         except OSError:
             continue
         if path.endswith("kb-marker-bit") or told.st_mtime == MARK:
-            print("CARRIED", path, flush=True)
+            print("CARRIED_FILE", path, flush=True)
         if stat.S_ISLNK(told.st_mode) or path.startswith("/proc/") and kind != "proc":
             continue
         for what, attempt in attempts(path, told):
@@ -90,32 +89,25 @@ for what, paths in left.items():
 # what has no path
 name = socket.gethostname()
 if name.startswith("kb-marker"):
-    print("CARRIED host name", flush=True)
+    print("CARRIED_HOST", flush=True)
 libc.sethostname(b"kb-marker", 9)
 queue = libc.mq_open(b"/kb-marker-bit", os.O_RDWR)
 if queue >= 0:
-    print("CARRIED message queue", flush=True)
+    print("CARRIED_QUEUE", flush=True)
 libc.mq_open(b"/kb-marker-bit", os.O_CREAT | os.O_RDWR, 0o666, None)
 if os.getpriority(os.PRIO_PROCESS, 0) == 7:
-    print("CARRIED priority", flush=True)
+    print("CARRIED_PRIORITY", flush=True)
 try:
     os.setpriority(os.PRIO_PROCESS, 0, 7)
 except OSError:
     pass
 if libc.syscall(250, 10, -4, b"user", b"kb-marker", 0) > 0:  # keyctl: search the user's keys
-    print("CARRIED key", flush=True)
+    print("CARRIED_KEY", flush=True)
 libc.syscall(248, b"user", b"kb-marker", b"1", 1, -4)
-try:
-    held = os.open(os.__file__, os.O_RDONLY)
-    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-except BlockingIOError:
-    print("CARRIED lock", flush=True)
-except OSError:
-    pass
 try:
     served = socket.socket(socket.AF_UNIX)
     served.connect("\0kb-marker-bit")
-    print("CARRIED socket", flush=True)
+    print("CARRIED_SOCKET", flush=True)
 except OSError:
     pass
 
