@@ -510,3 +510,56 @@ def test_a_machine_without_a_usable_device_is_its_own_trouble(
     report = _judged(tmp_path, env, HONEST)
     assert report.verdict == "infrastructure"
     assert report.reason.endswith(said)
+
+
+HUNGRY = (
+    KERNEL
+    + """
+calls = 0
+
+
+def custom_kernel(data):
+    global calls
+    calls += 1
+    if calls > 2:
+        raise MemoryError("the device is out of memory")
+    return kernel(data)
+"""
+)
+
+
+@pytest.mark.parametrize(("held", "verdict"), [(600, "memory"), (100, "infrastructure")])
+def test_a_baseline_without_memory_is_the_fault_of_who_holds_it(
+    tmp_path: Path, gpu: Any, held: int, verdict: str
+) -> None:
+    """Who has taken more than half of the device's memory is to blame, and isn't measured again for it."""
+    taken = f"at = ctypes.c_uint64()\nassert gpu.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t({held} << 20)) == 0"
+    source, config = f"{KERNEL}\n{taken}\ncustom_kernel = kernel\n", {"arrays": "device", "baseline": HUNGRY}
+    report = _judged(tmp_path, gpu(), source, mode="benchmark", tests=[], benchmarks=[{"n": 50, "seed": 7}],
+                     config=config, budget=wire.Budget(launches=1, calls=3))  # fmt: skip
+    assert report.verdict == verdict, report.reason
+    assert (f"the submission held {held} of the device's 1024 MiB" in report.reason) == (verdict == "memory")
+
+
+NEEDY = DOUBLING.replace("    r = random", "    need()\n    r = random").replace(
+    "import random\n",
+    """import random
+
+from kbslurm_eval.device import driver
+
+
+def need():
+    gpu = driver.found().open(0)
+    if gpu.free_bytes()[0] < 500 << 20:
+        raise MemoryError("the device is out of memory")
+""",
+)
+
+
+def test_an_input_without_memory_is_the_fault_of_who_holds_it(tmp_path: Path, gpu: Any) -> None:
+    """Taking all but what must be free was a free retry: the judge's next input failed as machine trouble."""
+    hoard = HOARDING.replace("size = 1 << 30", "size = 480 << 20").replace("while size >= 4096", "if size").replace(
+        "size //= 2", "raise MemoryError"
+    ).replace("    return kernel", "    size = 0\n    return kernel")  # fmt: skip
+    report = _judged(tmp_path, gpu(), hoard.replace("480 <<", "700 <<"), files={"reference.py": NEEDY})
+    assert report.verdict == "memory", report.reason

@@ -127,7 +127,15 @@ Piece *piece_of(int fd, bool ours) {
   if (at == MAP_FAILED) return nullptr;
   return new Piece{fd, size, at, (Tail *)(at + size), at + size + 65536, ours};
 }
+void forget_the_dead() {  // what a process had is free when it has ended
+  for (auto &p : pieces) {
+    struct flock lock {};
+    lock.l_type = F_WRLCK;
+    if (p.second->ours && !fcntl(p.second->fd, F_OFD_GETLK, &lock) && lock.l_type == F_UNLCK) p.second->tail->used = 0;
+  }
+}
 uint64_t used() {
+  forget_the_dead();
   uint64_t sum = used_here;
   for (auto &p : pieces) sum += p.second->ours ? p.second->size + p.second->tail->used : 0;
   return sum;
@@ -272,8 +280,12 @@ R cuMemImportFromShareableHandle(uint64_t *handle, void *fd, int kind) {
 #else
   const int number = (int)(intptr_t)fd;
 #endif
-  Piece *found = piece_of(fcntl(number, F_DUPFD_CLOEXEC, 0), false);
+  const int mine = open(("/proc/self/fd/" + std::to_string(number)).c_str(), O_RDWR | O_CLOEXEC);
+  Piece *found = piece_of(mine >= 0 ? mine : fcntl(number, F_DUPFD_CLOEXEC, 0), false);
   if (!found) return 1;
+  struct flock told {};
+  told.l_type = F_WRLCK;
+  fcntl(found->fd, F_OFD_SETLK, &told);  // let go when this process ends
   pieces[*handle = next_handle++] = found;
   return 0;
 }

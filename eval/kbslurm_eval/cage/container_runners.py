@@ -56,8 +56,9 @@ from typing import Any
 
 from kbslurm_eval.cage import places
 from kbslurm_eval.cage.core_warmer import CoreWarmer
+from kbslurm_eval.cage.held_memory import HeldMemory
 from kbslurm_eval.cage.process_tree import ProcessTree
-from kbslurm_eval.cage.processes import has_ended, resident_bytes, send_signal
+from kbslurm_eval.cage.processes import has_ended, send_signal
 from kbslurm_eval.cage.runner_log import RunnerLog
 from kbslurm_eval.cage.runners import CALL_STOP_S, IMAGE_FACTS, START_S, CantStart, Runner, end_in_words
 from kbslurm_eval.shared.wire import LOG_CAP, Limits
@@ -150,6 +151,7 @@ class ContainerRunner:
     def __init__(self, bell: ContainerRunners, number: int, folder: Path, drain: int, limits: Limits) -> None:
         self._bell, self._number, self._folder, self._limits = bell, number, folder, limits
         self._killed, self._peak = False, 0
+        self._memory = HeldMemory(limits.memory_bytes)
         self._drain = RunnerLog(drain, limits.log_bytes)
         self._text: str | None = None
         self._pid = self._awaited()
@@ -202,7 +204,7 @@ class ContainerRunner:
         status = self._status()
         if status is not None:
             return status == 128 + signal.SIGKILL and not self._killed and self._peak > self._limits.memory_bytes // 2
-        held = resident_bytes(self._tree.known(), self._limits.memory_bytes, self._tree.resident)
+        held = self._memory.now(self._tree.known(), self._tree.resident)
         self._peak = max(self._peak, held)
         return held > self._limits.memory_bytes
 

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from kbslurm_eval.cage.kernel import NEW_USER, libc_call
+from kbslurm_eval.cage.kernel import NEW_NS, NEW_USER, libc_call
 from kbslurm_eval.cage.limits import gpu_devices, set_limits
+from kbslurm_eval.cage.mounts import fix_devices
 from kbslurm_eval.cage.syscall_filter import put_on_seccomp, seccomp_filter
 from kbslurm_eval.cage.users import drop_capabilities, map_ids
 
@@ -43,4 +44,13 @@ def _leave_the_first_process() -> None:
     with contextlib.suppress(OSError):
         libc_call("unshare", NEW_USER)
         map_ids(os.getpid(), f"{uid} {uid} 1\n", f"{gid} {gid} 1\n")
+        _fix_devices()
         drop_capabilities()
+
+
+def _fix_devices() -> None:
+    """The container's devices are the node's own: their times would outlive the run. Whether they are closed is looked
+    at as well."""
+    with contextlib.suppress(OSError):
+        libc_call("unshare", NEW_NS)
+        fix_devices()

@@ -18,10 +18,11 @@ from typing import Any
 
 from kbslurm_eval.cage import users
 from kbslurm_eval.cage.core_warmer import CoreWarmer
+from kbslurm_eval.cage.held_memory import HeldMemory
 from kbslurm_eval.cage.judge_children import LAUNCH_OF_ORPHAN, OWN_CHILDREN, end_orphans, orphans_now
 from kbslurm_eval.cage.limits import gpu_devices
 from kbslurm_eval.cage.process_tree import ProcessTree
-from kbslurm_eval.cage.processes import descendants_of, resident_bytes, send_signal
+from kbslurm_eval.cage.processes import descendants_of, send_signal
 from kbslurm_eval.cage.runner_environment import interpreter_paths, places_for_all, runner_environment, toolkit_paths
 from kbslurm_eval.cage.runner_log import RunnerLog
 from kbslurm_eval.cage.runners import IMAGE_FACTS, START_S, CantStart, Runner, end_in_words
@@ -147,6 +148,7 @@ class LocalRunner:
         self._reaped: set[int] = set()
         self._keeper: int | None = None
         self._killed, self._peak = False, 0
+        self._memory = HeldMemory(limits.memory_bytes)
         self.work = None if level >= 2 else folder / "work"
         if self.work is not None:
             self.work.mkdir()
@@ -296,7 +298,7 @@ class LocalRunner:
                 os.WIFSIGNALED(self._status) and os.WTERMSIG(self._status) == signal.SIGKILL and not self._killed
             )
             return by_kernel and self._peak > self._limits.memory_bytes // 2
-        held = resident_bytes(self._own(), self._limits.memory_bytes, self._tree.resident)
+        held = self._memory.now(self._own(), self._tree.resident)
         self._peak = max(self._peak, held)
         return held > self._limits.memory_bytes
 

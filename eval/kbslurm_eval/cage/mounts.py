@@ -7,6 +7,7 @@ import ctypes
 import errno
 import os
 import platform
+import stat
 import struct
 from pathlib import Path
 from typing import Any
@@ -85,10 +86,9 @@ def make_root(spec: dict[str, Any]) -> None:
             _place(root, f"/etc/{name}")
     Path(f"{root}/etc/passwd").write_text(f"runner:x:{INNER_UID}:{INNER_UID}::/tmp:/bin/sh\n", encoding="ascii")
     Path(f"{root}/etc/group").write_text(f"runner:x:{INNER_UID}:\n", encoding="ascii")
-    for name in DEVICES:
-        _place(root, f"/dev/{name}", writable=True)
-    for device in spec["devices"]:
-        _place(root, device, writable=True)
+    # devices can be written to on a read-only mount, and nothing else of them changed: a later launch would read that
+    for device in (*(f"/dev/{name}" for name in DEVICES), *spec["devices"]):
+        _place(root, device)
     os.mkdir(f"{root}/dev/shm", 0o755)
     _memory(f"{root}/dev/shm", f"size={64 * spec['ranks']}m,mode=1777", inodes=4096)
     for name, to in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
@@ -105,7 +105,18 @@ def make_root(spec: dict[str, Any]) -> None:
         _bind(f"{spec['link']}/{name}", f"{root}/link/{name}", writable=True)
 
 
-def _place(root: str, source: str, *, writable: bool = False) -> None:
+def fix_devices() -> None:
+    """In a mount namespace of one's own: no times, mode or attribute of a device that is seen here can be changed."""
+    _mount(None, "/", None, MS_REC | MS_PRIVATE)
+    for folder, folders, files in os.walk("/dev"):
+        folders[:] = [name for name in folders if name not in ("pts", "shm", "mqueue")]
+        for name in files:
+            path = os.path.join(folder, name)
+            if not os.path.islink(path) and stat.S_IFMT(os.lstat(path).st_mode) in (stat.S_IFCHR, stat.S_IFBLK):
+                _bind(path, path)
+
+
+def _place(root: str, source: str) -> None:
     """`source` at the same path below root; a symbolic link stays one (its target has to be bound as well)."""
     target = root + source
     if os.path.lexists(target) and not os.path.isdir(source):
@@ -115,10 +126,10 @@ def _place(root: str, source: str, *, writable: bool = False) -> None:
         os.symlink(os.readlink(source), target)
     elif os.path.isdir(source):
         os.makedirs(target, mode=0o755, exist_ok=True)
-        _bind(source, target, writable=writable)
+        _bind(source, target)
     else:
         Path(target).touch()
-        _bind(source, target, writable=writable)
+        _bind(source, target)
 
 
 def enter_root(root: str) -> None:

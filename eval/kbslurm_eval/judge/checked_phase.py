@@ -8,7 +8,7 @@ from dataclasses import replace
 from kbslurm_eval.judge.call_checks import CallChecks
 from kbslurm_eval.judge.launch import Allowance, Launch
 from kbslurm_eval.judge.launches import Launches
-from kbslurm_eval.judge.reference import Case
+from kbslurm_eval.judge.reference import Case, ProblemTrouble
 from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, clean, status_of
 from kbslurm_eval.judge.run_state import SECRET, OutOfTime, RunState
 from kbslurm_eval.shared.wire import PhaseName, TestResult
@@ -46,6 +46,8 @@ class CheckedPhase:
                 if fault is not None:
                     faults[case.index] = fault
                 self._run.heartbeat.step()
+        except ProblemTrouble as trouble:
+            raise self._launches.to_blame(launch, trouble) from None
         except Rejected as fault:
             unseen = next((c for c in order if c.index not in results), None)
             faults[-1 if unseen is None else unseen.index] = fault

@@ -31,7 +31,7 @@ from kbslurm_eval.cage.runners import CantStart, Runners
 from kbslurm_eval.device import call_parts, driver
 from kbslurm_eval.judge import builds
 from kbslurm_eval.judge.heartbeat import Heartbeat
-from kbslurm_eval.judge.launch import LATE_CAP, PROBE_SIZE, PROBES, SMALL_OUTPUT, Allowance, Launch
+from kbslurm_eval.judge.launch import END_SHARE, LATE_CAP, PROBE_SIZE, PROBES, SMALL_OUTPUT, Allowance, Launch
 from kbslurm_eval.judge.reference import Prepared
 from kbslurm_eval.judge.replies import Rejected, Reply
 from kbslurm_eval.judge.run_device import RunDevice
@@ -93,7 +93,7 @@ class DeviceLaunch(Launch):
         self._line: socket.socket | None = None
         self._layouts: dict[str, call_parts.SplitLayout | None] = {}
         self._claims: dict[int, list[int]] = {}
-        self._calls = self._busy = self._claim_ns = 0
+        self._calls = self._busy = self._claim_ns = self._free_before = 0
         super().__init__(runners, allowance, heartbeat, built)
         try:
             self._meet()
@@ -139,6 +139,8 @@ class DeviceLaunch(Launch):
     def load(self, manifest: Manifest) -> Reply:
         """Hand the submission over."""
         self._loaded = True
+        if self._run_device.shares:
+            self._free_before = self._run_device.device().free_bytes()[0]
         return super().load(manifest)
 
     # -------------------------------------------------------------------------------------------------- messages
@@ -306,17 +308,20 @@ class DeviceLaunch(Launch):
             places = _strided(told.out_size)
             seen = self._look_at(out, places)
             done_ns = time.perf_counter_ns()  # what the look had to wait for counts as time
+            at_ends = _at_both_ends(told.out_size)
+            seen_there = self._look_at(out, at_ends)
             first = self._probe(host_size, end)
             self._stop()
         finally:
             self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9)
-        self._rest(kind)
+        with self._theirs():
+            self._rest(kind)
         ns = done_ns - start_ns + slept_in_ns
         if host is None:
             return self._collected(kind, token, 0, [], ns)
         there = device.read(out, told.out_size)
         # the bytes that the look saw, where they stand now
-        if seen != _at_places(there, places):
+        if seen + seen_there != _at_places(there, places) + _at_places(there, at_ends):
             raise Rejected("violation", "the output was still being written after it was reported done")
         reply = self._collected(kind, token, host_size, first, ns)
         self._claim_ns = end.claim()
@@ -350,6 +355,22 @@ class DeviceLaunch(Launch):
         if self._lent.staged is None:
             self._lent.staged = device.allocate(POISON)
         return self._lent.staged.at
+
+    def hoard(self) -> Rejected | None:
+        """The same of the device's memory: what becomes free when this runner ends was its own."""
+        if (found := super().hoard()) is not None or not self._loaded or not self._run_device.shares:
+            return found
+        try:
+            device = self._run_device.device()
+            free, whole = device.free_bytes()
+            self.runner.kill()
+            held = device.free_bytes()[0] - free
+        except (driver.DriverError, CantStart):
+            return None
+        if 2 * held <= self._free_before:
+            return None
+        said = f"the submission held {held >> 20} of the device's {whole >> 20} MiB, and other work on it failed"
+        return Rejected("memory", said, "the submission used more of the device's memory than allowed")
 
     # ------------------------------------------------------------------------------------------------- witnesses
 
@@ -396,6 +417,16 @@ def _strided(size: int) -> tuple[int, int, int, int]:
     pitch = min(_DICE.randint(size // (2 * PROBES), size // PROBES), MOST_PITCH)
     room = size - pitch * (PROBES - 1) - PROBE_SIZE
     return _DICE.randint(0, max(0, room)), pitch, PROBE_SIZE, PROBES
+
+
+def _at_both_ends(size: int) -> tuple[int, int, int, int]:
+    """A second look, at a place near each end of a large output, where work that is cut short is missing. Outside of
+    the time."""
+    if size <= SMALL_OUTPUT:
+        return 0, 0, 0, 0
+    reach = size // END_SHARE
+    start, last = _DICE.randint(0, reach), size - PROBE_SIZE - _DICE.choice((0, _DICE.randint(0, reach)))
+    return (start, last - start, PROBE_SIZE, 2) if last - start <= MOST_PITCH else (last, PROBE_SIZE, PROBE_SIZE, 1)
 
 
 def _at_places(found: bytes, places: tuple[int, int, int, int]) -> bytes:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import statistics
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from kbslurm_eval.shared.wire import (
 LATE_CAP = 32_768  # an input up to this size is written within the timed window, to a runner that is already awake
 SMALL_OUTPUT = 16_384
 PROBES, PROBE_SIZE = 16, 64
+END_SHARE = 64  # a 64th of a large output at each end is looked at in every call
 SETTLED, SETTLE_LEAST_S, SETTLE_MOST_S = 6, 0.06, 0.5  # so many null calls in a row are alike, and when that is asked
 SPIN_NS = 400_000
 # a runner may take this many times its usual time to wake
@@ -144,8 +146,8 @@ class Launch:
     def _collected(self, kind: Kind, token: bytes, out_size: int, first: list[tuple[int, bytes]], ns: int) -> Reply:
         """The answer of a stopped runner, if nothing has changed since it was given."""
         end = self._link
-        if kind in (Kind.CALL, Kind.DEVICE_CALL) and self.runner.out_of_memory():
-            raise Rejected("memory", "the submission used more memory than allowed")
+        if kind in (Kind.CALL, Kind.DEVICE_CALL):
+            self._weigh()
         if end.resized():  # filled up, the memory that links live in would end the judge's run, which is then repeated
             raise Rejected("violation", "the submission changed the size of the link's files")
         out = end.read_out(out_size)
@@ -157,6 +159,27 @@ class Launch:
         status, text = end.status()
         end.clear_text()
         return Reply(ns=ns, status=status, text=text, out=out)
+
+    def _weigh(self) -> None:
+        """Raise if it holds more memory than allowed. What it takes to find that out is the submission's time."""
+        with self._theirs():
+            if self.runner.out_of_memory():
+                raise Rejected("memory", "the submission used more memory than allowed")
+
+    @contextlib.contextmanager
+    def _theirs(self) -> Iterator[None]:
+        """The time spent in here is the submission's."""
+        began = time.perf_counter_ns()
+        try:
+            yield
+        finally:
+            self._allowance.spend((time.perf_counter_ns() - began) / 1e9)
+
+    def hoard(self) -> Rejected | None:
+        """The verdict if something else failed for want of memory that this submission holds; it is still stopped."""
+        if self.runner.ended() is None and self.runner.out_of_memory():
+            return Rejected("memory", "the submission used more memory than allowed")
+        return None
 
     def _go_on(self) -> None:
         self.runner.thaw()
@@ -344,8 +367,13 @@ class Launch:
 
 def _places(size: int) -> list[int]:
     """Where to look: drawn from the kernel's own numbers, never from the plain module, which is seeded for each input,
-    and a submission sees that seed."""
-    return [drawn % (size - PROBE_SIZE + 1) for drawn in struct.unpack(f"={PROBES}Q", os.urandom(8 * PROBES))]
+    and a submission sees that seed. Half of them anywhere, half near the two ends, where work that is cut short is
+    missing: of each end its edge too."""
+    room, end = size - PROBE_SIZE, size // END_SHARE
+    drawn = struct.unpack(f"={PROBES}Q", os.urandom(8 * PROBES))
+    anywhere = [one % (room + 1) for one in drawn[: PROBES // 2]]
+    near = [one % end if n % 2 else room - one % end for n, one in enumerate(drawn[PROBES // 2 + 2 :])]
+    return [room, 0, *near, *anywhere]  # the last bytes first
 
 
 def _plain_dict(text: str) -> dict[str, Any]:

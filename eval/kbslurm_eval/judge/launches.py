@@ -123,6 +123,11 @@ class Launches:
             said.said = f"while loading: {said.said}"
             raise said
 
+    def to_blame(self, launch: Launch | None, trouble: ProblemTrouble) -> ProblemTrouble | Rejected:
+        """The trouble of the problem's own code, or the verdict of the submission whose hoard of memory caused it."""
+        found = None if launch is None else launch.hoard()
+        return trouble if found is None else found
+
     def end(self, name: PhaseName, launch: Launch | None) -> None:
         """End it, and add what it wrote to its phase's log."""
         if launch is None:

@@ -140,8 +140,8 @@ class RanksLaunch(Launch):
         finally:
             if limit_s is None:
                 self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9)
-        if kind is Kind.CALL and self.runner.out_of_memory():
-            raise Rejected("memory", "the submission used more memory than allowed")
+        if kind is Kind.CALL:
+            self._weigh()
         ns = done_ns - start_ns + slept_in_ns
         parts = [self._taken(rank, tokens[rank], sizes[rank], first[rank], ns) for rank in range(self._world)]
         return RankReplies(ns=ns, parts=tuple(parts))

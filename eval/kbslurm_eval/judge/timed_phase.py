@@ -126,6 +126,8 @@ class TimedPhase:
                 launch.witness(name, times)
             if rivals is not None and fault is None:
                 self._run.results.samples += rivals.samples(name, number, base_times)
+        except ProblemTrouble as trouble:
+            raise self._launches.to_blame(launch, trouble) from None
         finally:
             self._launches.end(name, launch)
             if base is not None:

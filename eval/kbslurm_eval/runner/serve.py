@@ -194,6 +194,7 @@ def _hello(told: dict[str, Any], folder: str) -> tuple[int, str]:
         in_container.put_on_inner_cage(told, folder)
     seen = seen_inside.seen_from_inside()
     seen["open"] = seen_inside.places_left_open(told.get("places") or ())
+    seen["open_devices"] = seen_inside.devices_left_open()
     if told.get("unshared"):
         from kbslurm_eval.runner import sharing
 

@@ -1,0 +1,34 @@
+"""Where the judge looks at an output at once."""
+
+from __future__ import annotations
+
+from kbslurm_eval.judge import device_launch, launch
+
+SIZE, DRAWS = 1 << 20, 400
+
+
+def _seen(places: list[int], first: int, last: int) -> bool:
+    return any(first < at + launch.PROBE_SIZE and at < last for at in places)
+
+
+def test_both_ends_of_a_large_output_are_looked_at_in_nearly_every_call() -> None:
+    drawn = [launch._places(SIZE) for _ in range(DRAWS)]
+    assert {len(places) for places in drawn} == {launch.PROBES}
+    for first, last in ((0, SIZE // 100), (SIZE - SIZE // 100, SIZE)):
+        assert all(_seen(places, first, last) for places in drawn)
+        within = [_seen(places, first + 256 * (first == 0), last - 256 * (last == SIZE)) for places in drawn]
+        assert sum(within) > 0.85 * DRAWS, "nor does it help to write the edges first"
+    assert sum(_seen(places, SIZE // 2, SIZE // 2 + SIZE // 4) for places in drawn) > 0.8 * DRAWS
+
+
+def test_a_device_s_output_is_looked_at_near_its_ends_too() -> None:
+    drawn = [device_launch._at_both_ends(SIZE) for _ in range(DRAWS)]
+    for start, pitch, width, rows in drawn:
+        assert 0 <= start <= SIZE // 64
+        assert start + pitch * (rows - 1) + width <= SIZE
+    last = [start + pitch for start, pitch, _, _ in drawn]
+    assert sum(at >= SIZE - SIZE // 100 - 64 for at in last) > 0.7 * DRAWS
+    assert device_launch._at_both_ends(100) == (0, 0, 0, 0)
+    far = device_launch._at_both_ends(1 << 33)
+    assert far[3] == 1
+    assert far[0] > (1 << 33) * 0.98
