@@ -1,4 +1,4 @@
-"""What the harness finds by a text's imports: whether it needs the stand-in for a CUDA device, or Triton's interpreter."""
+"""What the harness finds by imports: whether a text needs the stand-in for CUDA, or Triton's interpreter."""
 
 from __future__ import annotations
 
