@@ -81,3 +81,47 @@ def test_without_a_check_the_reference_and_its_tolerance_judge(tmp_path: Path) -
         tmp_path / "bad", ground.manifest(source, **told, config={"outputs": "check"}, mode="test")
     ).told
     assert (bad.verdict, "the output[0] is" in bad.reason) == ("wrong", True), bad.reason
+
+
+CONFIGURED = """
+import collections, dataclasses, enum, random
+from typing import NamedTuple
+
+class Way(enum.Enum):
+    UP = 1
+
+@dataclasses.dataclass
+class Config:
+    rows: int
+    table: collections.OrderedDict
+
+class Row(NamedTuple):
+    weight: float
+    values: list
+
+def generate_input(n, seed):
+    draw = random.Random(seed)
+    rows = [Row(draw.random(), [draw.random() for _ in range(8)]) for _ in range(n)]
+    return Config(n, collections.OrderedDict(rows=rows)), slice(1, None), {1, 2}, collections.defaultdict(list)
+
+def ref_kernel(data):
+    config, part, _, _ = data
+    return [row.weight * sum(row.values[part]) for row in config.table["rows"]]
+
+def check_implementation(data, output):
+    return output == ref_kernel(data), "differs"
+"""
+
+
+def test_a_configuration_reaches_a_submission_that_never_sees_its_class(tmp_path: Path) -> None:
+    source = """
+def custom_kernel(data):
+    config, part, numbers, lists = data
+    assert type(config).__name__ == "Config" and config.rows == len(config.table["rows"])
+    assert numbers == {1, 2} and lists[0] == []
+    return [row.weight * sum(row.values[part]) for row in config.table["rows"]]
+"""
+    cases = [{"n": 5, "seed": 3}]
+    told = ground.manifest(source, files={"reference.py": CONFIGURED}, tests=cases, benchmarks=cases, hidden=[])
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason

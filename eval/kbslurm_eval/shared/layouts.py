@@ -105,7 +105,7 @@ def _laid(value: Any, room: Any, where: str, depth: int) -> Any:
         return ["l", [_laid(v, room, f"{where}[{n}]", depth + 1) for n, v in enumerate(value)]]
     if isinstance(value, tuple):  # named ones, too
         return ["t", [_laid(v, room, f"{where}[{n}]", depth + 1) for n, v in enumerate(value)]]
-    if kind is dict:
+    if isinstance(value, dict):  # ordered ones and others, too; what is read back is a plain one
         return ["d", [[sendable_key(k, where), _laid(v, room, f"{where}[{k!r}]", depth + 1)] for k, v in value.items()]]
     if kind is array.array and value.typecode not in "uw":
         return ["a", value.typecode, room(len(value) * value.itemsize), len(value)]
