@@ -54,7 +54,7 @@ def timed(
         n = launches_of(mode, phase, launches)
         signs = [0.0] * (n % 2) + [(-1.0) ** k for k in range(n - n % 2)]
         step = _step(n, doubt)
-        for index in range(cases):
+        for index in timing.measured_cases(cases, phase, ranking_by):
             for launch, sign in enumerate(signs):
                 net_ns = score_s * 1e9 * math.exp(sign * step)
                 base_ns = None if baseline_s is None else baseline_s * 1e9

@@ -64,7 +64,8 @@ class Calibration:
 
 
 def reference_times(report: Report) -> tuple[float, ...]:
-    """The baseline's times in this report's ranked phase, in seconds, by benchmark: a calibration's result."""
+    """The baseline's times in this report's ranked phase, in seconds, by benchmark that it timed: a calibration's
+    result."""
     timed = sorted((b for b in report.benchmarks if b.phase == "ranked"), key=lambda b: b.index)
     return tuple((b.baseline_ns or math.nan) / 1e9 for b in timed)
 
@@ -73,9 +74,10 @@ def in_reference_units(verdict: Verdict, report: Report, problem: Problem, b_ref
     """The verdict with score and interval in units of the reference times. Without those it doesn't rank."""
     if verdict.score_s is None:
         return verdict
-    if b_ref_s is None or len(b_ref_s) != len(problem.benchmarks):
+    timed = timing.measured_cases(len(problem.benchmarks), "ranked", problem.ranking_by)
+    if b_ref_s is None or len(b_ref_s) != len(timed):
         return dataclasses.replace(verdict, ranked=False, reason=UNCALIBRATED if verdict.ranked else verdict.reason)
-    nets = [timing.nets(report.samples, "ranked", index) for index in range(len(problem.benchmarks))]
+    nets = [timing.nets(report.samples, "ranked", index) for index in timed]
     found = timing.in_units(nets, b_ref_s, problem.ranking_by)
     return dataclasses.replace(verdict, score_s=found.value, low_s=found.low, high_s=found.high)
 

@@ -67,9 +67,10 @@ def _check_shape(found: list[LaunchSamples]) -> None:
 def _check_budget(report: Report, problem: Problem, phase: PhaseName) -> None:
     """As many launches as declared, all with the same number of calls, each with the baseline or none with it."""
     budget, wanted = problem.budget, launches(problem, report.mode, phase)
-    if sorted(b.index for b in report.benchmarks if b.phase == phase) != list(range(len(problem.benchmarks))):
+    timed = timing.measured_cases(len(problem.benchmarks), phase, problem.ranking_by)
+    if sorted(b.index for b in report.benchmarks if b.phase == phase) != list(timed):
         raise WireError(f"the {phase} phase doesn't have the problem's benchmarks, each once")
-    for index in range(len(problem.benchmarks)):
+    for index in timed:
         mine = [s for s in report.samples if (s.phase, s.index, s.rival) == (phase, index, 0)]
         if sorted(s.launch for s in mine) != list(range(wanted)):
             raise WireError(f"{phase} {index} was measured in {len(mine)} launches, not in {wanted}")

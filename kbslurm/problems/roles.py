@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -26,15 +27,45 @@ ENTRY_POINT = "custom_kernel"
 NO_SEED = "generate_input has no parameter seed, so inputs only vary if they come from random, numpy.random or torch"
 
 
-def check_reference(codes: Mapping[str, Code], reference: str, entry: str) -> None:
+def check_reference(
+    codes: Mapping[str, Code], reference: str, entry: str, main: str | None = None, *, open_outputs: bool = False
+) -> None:
+    """Invalid unless the reference defines what the judge calls. What a bundled eval.py does without isn't needed: a
+    check alone says what is right, and without one outputs are compared with the reference's answers."""
     code = codes.get(reference)
     if code is None:
         raise Invalid("the reference must be a .py file")
-    for names in (("check_implementation",), ("generate_input",), ANSWERS):
-        required_function(code, names, codes)
+    used = codes[module_name(main)].names_from(reference) if main and module_name(main) in codes else JUDGED
+    checks = _has(code, ("check_implementation",), codes) or bool(used & {"check_implementation", "*"})
+    for names in (("check_implementation",) if checks else (), ("generate_input",)):
+        if names:
+            required_function(code, names, codes)
+    if not checks or not (main or open_outputs):
+        required_function(code, ANSWERS, codes)
     for module in sorted(reachable(reference, codes)):
         if module in codes and entry in codes[module].imports():
             raise Invalid(f"imports {entry}: the judge never loads the submission", file=codes[module].file)
+
+
+def outputs_of(task: Task, codes: Mapping[str, Code], main: str | None, reference: str) -> dict[str, str]:
+    """Who says what an answer is. A bundled eval.py gives its check whatever the submission returned; without one the
+    reference's own answer sets type and shape."""
+    code = codes[module_name(reference)]
+    answers, several = _has(code, ANSWERS, codes), "multi_gpu" in task.table and task.table["multi_gpu"].flag()
+    usual = "check" if (main or not answers) and not several else "reference"
+    told = task.own["outputs"].one_of("reference", "check") if "outputs" in task.own else usual
+    if told == "check" and several:
+        raise task.own["outputs"].wrong("with several ranks, outputs have the reference's type and shape")
+    if told == "reference" and not several:
+        required_function(code, ANSWERS, codes)
+    return {"outputs": told} if told == "check" else {}
+
+
+def _has(code: Code, names: Sequence[str], codes: Mapping[str, Code]) -> bool:
+    try:
+        return required_function(code, names, codes) is not None
+    except Invalid:
+        return False
 
 
 def bundled_main(task: Task, files: Mapping[str, str]) -> str | None:
@@ -96,9 +127,40 @@ def _beyond(code: Code, entry: str, reference: str, call: set[str], *, several: 
     for module in (entry, reference):
         if code.imports_at_run_time(module):
             yield f"{module} imported at run time"
+    yield from timed_otherwise(code)
     parallel = "torch" in code.imports() and any(name.startswith("distributed") for name in code.names_from("torch"))
     if parallel and not several:
         yield "several processes (torch.distributed)"
+
+
+def timed_otherwise(code: Code) -> Iterable[str]:
+    """What an eval.py times other than one call after another: a call's launches alone, or several calls as one."""
+    loops = (ast.ListComp, ast.GeneratorExp, ast.For)
+    if any(isinstance(node, ast.Attribute) and node.attr in ("CUDAGraph", "replay") for node in ast.walk(code.tree)):
+        yield "timing the replay of a CUDA graph"
+    for node in ast.walk(code.tree):
+        bodies = [getattr(node, name, None) for name in ("body", "orelse")]
+        for body in (found for found in bodies if isinstance(found, list)):
+            for before, between, after in zip(body, body[1:], body[2:], strict=False):
+                inside = [n for n in ast.walk(between) if isinstance(n, loops)]
+                if _records(before) and _records(after) and any(_calls_entry(n) for n in inside):
+                    yield "timing several calls as one"
+                    return
+
+
+def _records(statement: ast.stmt) -> bool:
+    """Whether it takes the time of a device."""
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr="record"))):
+            return True
+        case _:
+            return False
+
+
+def _calls_entry(node: ast.AST) -> bool:
+    return any(
+        isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == ENTRY_POINT for n in ast.walk(node)
+    )
 
 
 def judge_only_files(

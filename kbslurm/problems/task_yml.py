@@ -46,6 +46,7 @@ from kbslurm.problems.roles import (
     check_reference,
     importing_reference,
     judge_only_files,
+    outputs_of,
     runner_files,
 )
 from kbslurm_eval.shared.wire import Build
@@ -61,7 +62,7 @@ OWN_KEYS = frozenset(
     {
         *("hidden", "modes", "eval", "call", "baseline", "flops", "bytes", "reference", "judge_files", "runner_files"),
         *("memory_mb", "processes", "launches", "calls", "max_calls", "target_s"),
-        *("build", "build_timeout", "build_mb", "arrays"),
+        *("build", "build_timeout", "build_mb", "arrays", "outputs"),
     }
 )
 CONFIG_KEYS = ("sources", "include_dirs", "defines", "compile_flags")
@@ -92,11 +93,13 @@ def problem_of_task(file: Path, *, root: Path | None, name: str | None) -> Probl
         if n.endswith(".py")
     }
     templates = _templates(task)
-    check_reference(codes, module_name(reference), module_name(entry))
     main = None if compiles else bundled_main(task, files)
+    free = "outputs" in task.own and task.own["outputs"].value == "check"
+    check_reference(codes, module_name(reference), module_name(entry), main, open_outputs=free)
     modes = allowed_modes(task, codes, main, entry, reference)
     judge_only = judge_only_files(task, codes, reference, templates, base)
     kept = runner_files(files, codes, main)
+    outputs = {} if compiles else outputs_of(task, codes, main, reference)
     generate = required_function(codes[module_name(reference)], ("generate_input",), codes)
     multi_gpu = "multi_gpu" in table and table["multi_gpu"].flag()
     if multi_gpu and compiles:
@@ -138,7 +141,7 @@ def problem_of_task(file: Path, *, root: Path | None, name: str | None) -> Probl
         ranking_by=choice_of(table, "ranking_by", "last", "mean", "geom"),
         limits=limits_of(table, own),
         budget=budget_of(own),
-        config=_config(task),
+        config=_config(task) | outputs,
         multi_gpu=multi_gpu,
         gpus=gpu_types(table),
         templates=templates,

@@ -12,6 +12,7 @@ from typing import Any
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting, Work
 from kbslurm.errors import BackendTrouble
 from kbslurm.ports import JobSpec
+from kbslurm_eval.shared import timing
 from kbslurm_eval.shared.wire import PHASES, WIRE_VERSION, Isolation, PhaseResult, Report, commitment, seal
 from tests.timed import a_launch, timed
 
@@ -130,7 +131,7 @@ def sealed_report(work: Work, **changes: Any) -> bytes:
             )
             for n, rival_s in enumerate(rivals)
             if rival_s is not None
-            for index in range(len(problem.benchmarks))
+            for index in timing.measured_cases(len(problem.benchmarks), "ranked", problem.ranking_by)
             for launch in range(problem.budget.launches)
         ]
         names = [{"rival": n, "verdict": "passed" if s else "wrong", "reason": ""} for n, s in enumerate(rivals)]

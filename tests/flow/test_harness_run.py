@@ -341,3 +341,16 @@ def test_a_final_measures_rivals_beside_one_another_and_one_that_fails_ends_noth
     assert all(len(s.own.calls_ns) == 5 and s.baseline is not None for s in report.samples if s.rival)
     times = [timing.interval(timing.paired(timing.nets(report.samples, "ranked", 0, r))).value for r in (1, 2)]
     assert times[0] < times[1]
+
+
+def test_only_the_last_benchmark_is_timed_in_the_ranked_phase_where_only_it_counts(tmp_path: Path) -> None:
+    source = "def custom_kernel(data):\n    return sorted(data)\n"
+    cases = [{"n": 200, "seed": 7}, {"n": 300, "seed": 8}, {"n": 400, "seed": 9}]
+    told = ground.judged(tmp_path, ground.manifest(source, benchmarks=cases, ranking_by="last")).told
+    assert told.verdict == "passed", told.reason
+    assert [(b.phase, b.index) for b in told.benchmarks] == [
+        *(("benchmark", n) for n in range(3)),
+        ("ranked", 2),
+    ]
+    assert told.budget["ranked"]["calls"] == [3]
+    assert told.score_s is not None

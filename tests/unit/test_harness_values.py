@@ -121,8 +121,9 @@ def test_an_output_of_another_form_is_refused(reference: Any, output: Any, shape
 
 def test_what_has_no_place_in_the_link_is_told() -> None:
     for value in (object(), {1, 2}, [object()], {"a": object()}, {object(): 1}, open, range(3)):
-        with pytest.raises(values.Unsendable):
-            values.pack(value)
+        if not isinstance(value, set | range):  # these go to a runner, and no output is one
+            with pytest.raises(values.Unsendable):
+                values.pack(value)
         with pytest.raises(values.Unsendable):
             layouts.Layout.of(value)
     deep: list[Any] = []

@@ -207,7 +207,53 @@ def test_the_entry_point_may_have_another_name(folder: Path) -> None:
     assert "leaderboard" not in load(folder).modes
     append(folder, "kbslurm: {call: solve}\n")
     problem = load(folder)
-    assert ("leaderboard" in problem.modes, problem.config) == (True, {"call": "solve"})
+    assert ("leaderboard" in problem.modes, problem.config) == (True, {"call": "solve", "outputs": "check"})
+
+
+def test_a_bundled_eval_leaves_it_to_the_check_what_an_answer_is(folder: Path) -> None:
+    assert "outputs" not in load(folder).config
+    append(folder, "kbslurm: {outputs: check}\n")
+    assert load(folder).config == {"outputs": "check"}
+    (folder / "task.yml").write_text(TASK)
+    with_file(folder, "eval.py", "from submission import custom_kernel\nfrom reference import check_implementation\n")
+    assert load(folder).config == {"outputs": "check"}
+    (folder / "reference.py").write_text(REFERENCE.replace("def ref_kernel", "def hidden"))
+    assert load(folder).config == {"outputs": "check"}
+    append(folder, "kbslurm: {outputs: reference}\n")
+    with pytest.raises(Invalid, match="the function ref_kernel is missing"):
+        load(folder)
+
+
+def test_a_check_may_be_missing_where_the_bundled_eval_does_without(folder: Path) -> None:
+    (folder / "reference.py").write_text(REFERENCE.replace("def check_imp", "def imp"))
+    with pytest.raises(Invalid, match="the function check_implementation is missing"):
+        load(folder)
+    with_file(folder, "eval.py", "from submission import custom_kernel\nfrom reference import ref_kernel\n")
+    assert load(folder).config == {"outputs": "check"}
+
+
+@pytest.mark.parametrize(
+    ("timed", "said"),
+    [
+        (
+            "    start.record()\n    outputs = [custom_kernel(d) for d in many]\n    end.record()\n",
+            "several calls as one",
+        ),
+        (
+            "    start.record()\n    for d in many:\n        custom_kernel(d)\n    end.record()\n",
+            "several calls as one",
+        ),
+        ("    g = torch.cuda.CUDAGraph()\n    g.replay()\n", "the replay of a CUDA graph"),
+        ("    for d in many:\n        start.record()\n        custom_kernel(d)\n        end.record()\n", ""),
+    ],
+)
+def test_a_bundled_eval_that_times_otherwise_keeps_a_problem_from_ranking(folder: Path, timed: str, said: str) -> None:
+    with_file(folder, "eval.py", f"import torch\nfrom submission import custom_kernel\ndef measured():\n{timed}")
+    problem = load(folder)
+    assert ("leaderboard" in problem.modes) == (not said)
+    assert not said or any(f"timing {said}" in warning for warning in problem.warnings)
+    append(folder, "kbslurm: {eval: standard}\n")
+    assert "leaderboard" in load(folder).modes
 
 
 def test_arrays_lie_on_the_device_where_the_author_says_so(folder: Path) -> None:

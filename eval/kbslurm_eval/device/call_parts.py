@@ -172,6 +172,9 @@ def _walk(node: Any, seen: Callable[[list[Any]], None]) -> None:
         case ["d", pairs]:
             for _, item in pairs:
                 _walk(item, seen)
+        case ["o", _, _, parts]:
+            for item in parts:
+                _walk(item, seen)
         case [str(kind), *_] if kind in _AT:
             seen(node)
         case _:
@@ -184,6 +187,8 @@ def _rebuilt(node: Any, made: Callable[[list[Any]], Any]) -> Any:
             return [kind, [_rebuilt(item, made) for item in inner]]
         case ["d", pairs]:
             return ["d", [[key, _rebuilt(item, made)] for key, item in pairs]]
+        case ["o", kind, meta, parts]:
+            return ["o", kind, meta, [_rebuilt(item, made) for item in parts]]
         case [str(), *_]:
             return made(node)
         case _:

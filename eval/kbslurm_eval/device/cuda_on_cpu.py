@@ -8,13 +8,13 @@ trying problems and for tests: nothing is ranked there.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
-_TORCH = re.compile(r"^\s*(?:import|from)\s+torch\b", re.MULTILINE)
-_TRITON = re.compile(r"^\s*(?:import|from)\s+triton\b", re.MULTILINE)
 # Waiting for a device and tidying it up: nothing to do for a CPU.
 NOTHING = (
     "synchronize", "empty_cache", "manual_seed", "manual_seed_all", "init", "reset_peak_memory_stats", "set_device",
@@ -25,12 +25,38 @@ _installed: list[Any] = []
 
 def wanted(gpu: str, texts: Iterable[str]) -> bool:
     """Whether this device is the CPU, and any of these texts uses torch."""
-    return gpu.lower() == "cpu" and any(_TORCH.search(text) for text in texts)
+    return gpu.lower() == "cpu" and any(imports(text, "torch") for text in texts)
 
 
 def interpreted(gpu: str, texts: Iterable[str]) -> bool:
     """Whether this device is the CPU, and any of these texts has kernels in Triton."""
-    return gpu.lower() == "cpu" and any(_TRITON.search(text) for text in texts)
+    return gpu.lower() == "cpu" and any(imports(text, "triton") for text in texts)
+
+
+def imports(text: str, module: str) -> bool:
+    """Whether this text imports the module or a part of it, anywhere; text that isn't Python imports nothing."""
+    if module not in text:
+        return False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return any(module == name.partition(".")[0] for node in ast.walk(tree) for name in _imported(node))
+
+
+def _imported(node: ast.AST) -> Iterable[str]:
+    match node:
+        case ast.Import(names=names):
+            return [alias.name for alias in names]
+        case ast.ImportFrom(module=str() as name, level=0):
+            return [name]
+        case ast.Call(func=func, args=[ast.Constant(value=str() as name), *_]):
+            called = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+            return [name] if called in {"import_module", "__import__"} else []
+        case _:
+            return []
 
 
 def install(*, no_device: bool = False) -> bool:

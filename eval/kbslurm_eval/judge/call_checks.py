@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kbslurm_eval.judge.launch import Launch
 from kbslurm_eval.judge.reference import Case, Prepared, Reference
@@ -65,8 +65,11 @@ class CallChecks:
         if self._run.device is not None and isinstance(self._run.reference, Reference):
             self._run.device.look(prepared)
 
-    def one_call(self, name: PhaseName, case: Case, seed: int | None, launch: Launch) -> tuple[Rejected | None, int]:
-        """One call: its fault, if any, and how long it took. Raises what ends the launch."""
+    def one_call(
+        self, name: PhaseName, case: Case, seed: int | None, launch: Launch, *, claimed_ns: int = 0
+    ) -> tuple[Rejected | None, int]:
+        """One call: its fault, if any, and how long it took. Raises what ends the launch. `claimed_ns`: how long the
+        call before it took, which only said what its output is: it counts, or slow calls could be taken back."""
         if not isinstance(self._run.reference, Reference):
             from kbslurm_eval.judge import ranks_launch
 
@@ -75,17 +78,26 @@ class CallChecks:
             self._run.results.checked += checked
             return fault, ns
         prepared = self._run.reference.prepare(case, seed)
+        declared = case.index, prepared.layout.text()
+        if declared in launch.granted:
+            prepared = replace(prepared, layout=launch.granted[declared])
         reply = launch.call(prepared)
         if reply.status in (Status.WRONG_SHAPE, Status.WRONG_TYPE) and self._run.reference.layout_moved(prepared):
             again = None if seed is None else seed ^ 1  # a timed call never sees an input twice
             return self.one_call(name, case, again, launch)
+        if reply.status in (Status.WRONG_SHAPE, Status.WRONG_TYPE) and not claimed_ns:
+            other = self._run.reference.granted(prepared, reply.text)
+            if other is not None:
+                launch.granted[declared] = other
+                again = None if seed is None else seed ^ 1
+                return self.one_call(name, case, again, launch, claimed_ns=reply.ns)
         if reply.status != Status.OK:
             return claimed(reply), reply.ns
         answer = Answer(prepared=prepared, out=reply.out)
         if self._run.device_alone and self._held.room(answer):
             self._held.add(answer)
-            return None, reply.ns
-        return self.fault_of(name, answer), reply.ns
+            return None, reply.ns + claimed_ns
+        return self.fault_of(name, answer), reply.ns + claimed_ns
 
     def fault_of(self, name: PhaseName, answer: Answer) -> Rejected | None:
         """Whether this answer is right, by the problem's own check."""

@@ -71,6 +71,7 @@ class Launch:
         place = built.cache(folder) if built is not None and runners.bare else None
         self.runner: Runner = runners.start(folder, place)
         self._ids: dict[str, int] = {}
+        self.granted: dict[tuple[int, str], layouts.Layout] = {}  # what this submission's outputs are instead
         self._null_payloads: dict[int, bytes] = {}
         self._last = bytes(8)
         self._warmer = runners.warmer

@@ -5,9 +5,83 @@ from __future__ import annotations
 import array
 import cmath
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from kbslurm_eval.shared.values import array_kind, imported, pack
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tolerance:
+    """How far a number may be from the reference's where a problem has no check of its own. None: by its type."""
+
+    rtol: float | None = None
+    atol: float | None = None
+
+    def of(self, name: str) -> tuple[float, float]:
+        """The relative and the absolute one for numbers of this type."""
+        rtol, atol = next((pair for kind, pair in BY_TYPE if kind in name), (0.0, 0.0))
+        return rtol if self.rtol is None else self.rtol, atol if self.atol is None else self.atol
+
+
+# wide enough for sums in another order
+BY_TYPE = (("float8", (0.25, 0.25)), ("bfloat16", (1.6e-2, 1e-2)), ("float16", (1e-3, 1e-3)),
+           ("float32", (1e-4, 1e-4)), ("float", (1e-7, 1e-7)), ("complex", (1e-4, 1e-4)))  # fmt: skip
+
+
+def tolerance_of(module: Any, config: Mapping[str, Any]) -> Tolerance:
+    """What the reference states as RTOL and ATOL."""
+    told = {name: getattr(module, name.upper(), None) for name in ("rtol", "atol")}
+    return Tolerance(**{n: float(v) for n, v in told.items() if isinstance(v, int | float)})
+
+
+def difference(value: Any, expected: Any, tolerance: Tolerance, where: str = "the output") -> str:
+    """Where an output differs from the reference's answer by more than the tolerance; empty if nowhere."""
+    match expected:
+        case list() | tuple():
+            if not isinstance(value, list | tuple) or len(value) != len(expected):
+                return f"{where} isn't a sequence of {len(expected)} items"
+            each = (
+                difference(v, e, tolerance, f"{where}[{n}]")
+                for n, (v, e) in enumerate(zip(value, expected, strict=True))
+            )
+            return next((said for said in each if said), "")
+        case dict():
+            if not isinstance(value, dict) or value.keys() != expected.keys():
+                return f"{where} has other keys than expected"
+            each = (difference(value[k], e, tolerance, f"{where}[{k!r}]") for k, e in expected.items())
+            return next((said for said in each if said), "")
+        case array.array():
+            return difference(list(value), list(expected), tolerance, where)
+        case float() | complex():
+            rtol, atol = tolerance.of("float32")
+            far = not isinstance(value, int | float | complex) or not cmath.isclose(
+                value, expected, rel_tol=rtol, abs_tol=atol
+            )
+            same_nan = isinstance(value, float) and cmath.isnan(expected) and math.isnan(value)
+            return f"{where} is {value!r}; {expected!r} was expected" if far and not same_nan else ""
+        case _ if (kind := array_kind(expected)) in ("numpy", "torch"):
+            return _array_difference(kind, value, expected, tolerance, where)
+        case _:
+            return "" if value == expected else f"{where} is {value!r}; {expected!r} was expected"[:500]
+
+
+def _array_difference(kind: str, value: Any, expected: Any, tolerance: Tolerance, where: str) -> str:
+    if array_kind(value) != kind or tuple(value.shape) != tuple(expected.shape):
+        return f"{where} has another type or shape than expected"
+    library, (rtol, atol) = imported(kind), tolerance.of(str(expected.dtype))
+    if kind == "torch":
+        value, expected = (t.cpu().to(library.complex128 if t.is_complex() else library.float64)
+                           for t in (value, expected))  # fmt: skip
+    far = ~library.isclose(value, expected, rtol=rtol, atol=atol, equal_nan=True)
+    wrong = int(far.sum())
+    if not wrong:
+        return ""
+    flat = far.reshape(-1)
+    at = int((flat.int() if kind == "torch" else flat).argmax())
+    got, want = value.reshape(-1)[at], expected.reshape(-1)[at]
+    return f"{wrong} of {flat.shape[0]} numbers of {where} differ; number {at} is {got:g}, not {want:g}"
 
 
 def finite(value: Any) -> bool:

@@ -23,9 +23,10 @@ from typing import Any
 
 from kbslurm_eval.device import cuda_on_cpu
 from kbslurm_eval.judge import output_checks
-from kbslurm_eval.shared import layouts, values
+from kbslurm_eval.shared import claimed_layout, layouts, values
 from kbslurm_eval.shared.wire import Manifest
 
+LEAST_OPEN = 64 << 20  # of an output whose problem has no answer of its own
 MARGIN_S = 0.5  # a slow check isn't run as often
 ANSWERS = ("ref_kernel", "reference", "ref")
 
@@ -66,6 +67,7 @@ class Reference:
     ) -> None:
         """With `no_device` the problem's own code doesn't use the device, which belongs to the submission alone."""
         self._one_file = manifest.style == "one-file"
+        self._open = manifest.config.get("outputs") == "check"
         self._layouts: dict[tuple[int, bytes], layouts.Layout] = {}
         self._moving: set[int] = set()
         sys.meta_path.insert(0, _ProblemFiles(manifest.files))
@@ -74,8 +76,12 @@ class Reference:
         self._compiled = compiled
         module = compiled or self._loaded(manifest.reference)
         self._generate = self._function(module, ("generate_input",))
-        self._answer = self._function(module, ANSWERS)
-        self._check = self._function(module, ("check_implementation",))
+        self._answer = None if self._open and not _defines(module, ANSWERS) else self._function(module, ANSWERS)
+        self._tolerance: output_checks.Tolerance | None = None
+        if _defines(module, ("check_implementation",)):
+            self._check = self._function(module, ("check_implementation",))
+        else:
+            self._tolerance = output_checks.tolerance_of(module, manifest.config)
         self._takes = _named_parameters(self._generate)
 
     @property
@@ -100,6 +106,18 @@ class Reference:
                 return found  # type: ignore[no-any-return]
         raise ProblemTrouble(f"the problem's {module.__name__}.py defines no {names[0]}")
 
+    @property
+    def answers(self) -> bool:
+        """Whether the problem has an answer of its own, and not only a check."""
+        return self._answer is not None
+
+    def granted(self, prepared: Prepared, text: str) -> layouts.Layout | None:
+        """The layout of an output that isn't of the reference's, where the problem's check is to decide."""
+        if not self._open:
+            return None
+        cap = 0 if self.answers else claimed_layout.FACTOR * len(prepared.packed) + LEAST_OPEN
+        return claimed_layout.granted(text, prepared.layout, cap=cap)
+
     def input(self, case: Case, seed: int | None) -> Any:
         """What generate_input returns for this case. `seed`, unless None, replaces the case's own."""
         params: dict[str, Any] = {k: list(v) if isinstance(v, list) else v for k, v in case.params.items()}
@@ -117,7 +135,9 @@ class Reference:
             raise ProblemTrouble(f"generate_input failed for the case {case.spec!r}: {_said(error)}") from None
 
     def answer(self, packed: bytes) -> Any:
-        """The reference's answer to a fresh copy of this input."""
+        """The reference's answer to a fresh copy of this input; None where it has none."""
+        if self._answer is None:
+            return None
         try:
             return self._answer(values.copied(packed))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code
@@ -143,7 +163,7 @@ class Reference:
             if layout is not None:
                 return Prepared(case=case, packed=packed, layout=layout, expected=None, exact=False)
             expected = self.answer(packed)
-            layout = layouts.Layout.of(expected)
+            layout = layouts.Layout.of(expected) if self.answers else claimed_layout.ANY
         except values.Unsendable as error:
             raise ProblemTrouble(f"a value of the case {case.spec!r} can't be sent to the runner: {error}") from None
         if len(self._layouts) < 10_000:
@@ -152,7 +172,7 @@ class Reference:
 
     def layout_moved(self, prepared: Prepared) -> bool:
         """Whether the layout that was assumed for this input isn't the one that its own reference answer has."""
-        if prepared.exact:
+        if prepared.exact or not self.answers:
             return False
         moved = layouts.Layout.of(self.answer(prepared.packed)) != prepared.layout
         if moved:
@@ -160,7 +180,9 @@ class Reference:
         return moved
 
     def verify(self, prepared: Prepared) -> None:
-        """ProblemTrouble unless the reference's answer passes its own check."""
+        """ProblemTrouble unless the reference's answer passes its own check; without an answer nothing is asked."""
+        if not self.answers:
+            return
         expected = self.answer(prepared.packed) if prepared.expected is None else prepared.expected
         try:
             good, said = self._verdict(prepared, expected, self.answer(prepared.packed) if self._one_file else None)
@@ -177,12 +199,15 @@ class Reference:
             good, said = self._verdict(prepared, output, prepared.expected)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code, brought to this by an output
             return False, f"the check failed on this output: {_said(error)}"
-        if not good or output_checks.finite(output):
+        if not good or not self.answers or output_checks.finite(output):
             return good, said
         # comparisons with NaN are false, so many checks that look for errors find none
         expected = self.answer(prepared.packed) if prepared.expected is None else prepared.expected
-        if output_checks.finite_where(output, expected):
-            return True, said
+        try:
+            if output_checks.finite_where(output, expected):
+                return True, said
+        except (TypeError, ValueError, AttributeError):  # it isn't even made like the reference's
+            pass
         return False, "a number isn't finite where the reference's are"
 
     def margin(self, prepared: Prepared, output: Any, most: int = 64) -> int | None:
@@ -191,6 +216,8 @@ class Reference:
         0: it is the reference's own. `most`: as much at least. A slow check isn't asked to the end. None where that
         can't be said.
         """
+        if not self.answers:
+            return None
         try:
             expected = self.answer(prepared.packed) if prepared.expected is None else prepared.expected
             if not output_checks.differs(output, expected):
@@ -209,7 +236,10 @@ class Reference:
         return factor
 
     def _verdict(self, prepared: Prepared, output: Any, expected: Any) -> tuple[bool, str]:
-        if self._one_file:
+        if self._tolerance is not None:
+            right = self.answer(prepared.packed) if expected is None else expected
+            found: Any = output_checks.difference(output, right, self._tolerance)
+        elif self._one_file:
             found = self._check(output, expected)
         else:
             found = self._check(values.copied(prepared.packed), output)
@@ -222,6 +252,10 @@ class Reference:
         raise ProblemTrouble(
             f"check_implementation returned a {type(found).__name__}; a bool, a str or (bool, str) was expected"
         )
+
+
+def _defines(module: types.ModuleType, names: Sequence[str]) -> bool:
+    return any(callable(getattr(module, name, None)) for name in names)
 
 
 def derived_seed(secret: str, *parts: object) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from kbslurm_eval.shared import claimed_layout
 from kbslurm_eval.shared.runner_link import Status
 from kbslurm_eval.shared.wire import (
     LOG_CAP,
@@ -34,7 +35,7 @@ class Reply:
 
 def claimed(reply: Reply) -> Rejected:
     """The verdict for a runner's own word that it has no answer: it can only reject."""
-    text = as_one_line(clean(reply.text, MESSAGE_CAP))
+    text = as_one_line(clean(claimed_layout.without_claim(reply.text), MESSAGE_CAP))
     match reply.status:
         case Status.WRONG_TYPE | Status.WRONG_SHAPE:
             what = "type" if reply.status == Status.WRONG_TYPE else "shape"

@@ -34,7 +34,8 @@ class TimedPhase:
     def measure(self, name: PhaseName, allowance: Allowance) -> Rejected | None:
         """All launches of this phase: what ended it, or None when every call of it counts."""
         manifest = self._run.manifest
-        cases = [Case(index=n, params=p) for n, p in enumerate(manifest.benchmarks)]
+        timed = timing.measured_cases(len(manifest.benchmarks), name, manifest.ranking_by)
+        cases = [Case(index=n, params=manifest.benchmarks[n]) for n in timed]
         if not cases:
             return None
         launches = (

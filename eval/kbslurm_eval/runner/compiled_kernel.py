@@ -97,6 +97,9 @@ def _walk(node: Any, base: int, found: list[Place], kept: list[Any], view: Any) 
         case ["l" | "t", inner]:
             for item in inner:
                 _walk(item, base, found, kept, view)
+        case ["o", _, _, inner]:
+            for item in inner:
+                _walk(item, base, found, kept, view)
         case ["d", pairs]:
             for _, item in pairs:
                 _walk(item, base, found, kept, view)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kbslurm_eval.runner import error_text
 from kbslurm_eval.runner.error_text import one_line
 from kbslurm_eval.runner.importing import import_submission
-from kbslurm_eval.shared import layouts, runner_link, values
+from kbslurm_eval.shared import claimed_layout, layouts, runner_link, values
 from kbslurm_eval.shared.runner_link import Kind, RunnerEnd, Status
 
 if TYPE_CHECKING:
@@ -122,12 +122,16 @@ def serve(folder: str) -> int:
 
 
 def _called(call: Any, layout: layouts.Layout, view: memoryview, out: memoryview) -> tuple[int, str]:
+    found: Any = None
     try:
         if type(call) is _kernel_type:  # compiled: it fills the places itself
             return call.answers_with(layout, view, out)  # type: ignore[no-any-return]
-        layout.write(call(values.unpack(view)), out)
+        found = call(values.unpack(view))
+        layout.write(found, out)
     except layouts.Misfit as misfit:
-        return (Status.WRONG_SHAPE if misfit.shape else Status.WRONG_TYPE), str(misfit)
+        return (Status.WRONG_SHAPE if misfit.shape else Status.WRONG_TYPE), claimed_layout.with_claim(
+            str(misfit), found
+        )
     except MemoryError:
         return Status.MEMORY, "MemoryError"
     except (SystemExit, KeyboardInterrupt) as end:

@@ -1,7 +1,8 @@
 """Layouts of outputs: declared by the judge, filled by a runner, read back by the judge.
 
 What a runner writes never describes itself: the judge derives a `Layout` from its own reference's output and reads
-exactly those bytes (`Layout.read`), so nothing that a submission makes is parsed, unpickled or even sized by it.
+exactly those bytes (`Layout.read`), so nothing that a submission makes is parsed, unpickled or even sized by it. Where
+a problem's check alone decides what an answer is, `claimed_layout` says how another layout comes to be declared.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def _laid(value: Any, room: Any, where: str, depth: int) -> Any:
         return ["l", [_laid(v, room, f"{where}[{n}]", depth + 1) for n, v in enumerate(value)]]
     if isinstance(value, tuple):  # named ones, too
         return ["t", [_laid(v, room, f"{where}[{n}]", depth + 1) for n, v in enumerate(value)]]
-    if kind is dict:
+    if isinstance(value, dict):  # ordered ones and others, too; what is read back is a plain one
         return ["d", [[sendable_key(k, where), _laid(v, room, f"{where}[{k!r}]", depth + 1)] for k, v in value.items()]]
     if kind is array.array and value.typecode not in "uw":
         return ["a", value.typecode, room(len(value) * value.itemsize), len(value)]
@@ -165,6 +166,8 @@ def _write_leaf(node: Any, value: Any, out: memoryview, where: str) -> None:
                 out[node[1] : node[1] + 8 * node[2]] = memoryview(array.array("q" if kind == "q" else "d", value)).cast(
                     "B"
                 )
+            case "x":
+                fit(False, f"{where} is a {type(value).__name__}, which isn't a value that can be sent")
             case "0":
                 fit(value is None, f"{where} is a {type(value).__name__}; None was expected")
             case "?":

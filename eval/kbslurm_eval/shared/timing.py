@@ -258,6 +258,11 @@ def in_units(cases: Sequence[Sequence[Net]], b_ref_ns: Sequence[float], ranking_
     return combined(per_case, ranking_by)
 
 
+def measured_cases(cases: int, phase: PhaseName, ranking_by: RankingBy) -> range:
+    """The benchmarks that this phase times: where only the last counts, the ranked phase times no other."""
+    return range(max(0, cases - 1), cases) if phase == "ranked" and ranking_by == "last" else range(cases)
+
+
 def that_count(results: Sequence[BenchmarkResult], phase: PhaseName, ranking_by: RankingBy) -> list[BenchmarkResult]:
     """The cases of this phase that enter the score, in order."""
     mine = sorted((b for b in results if b.phase == phase), key=lambda b: b.index)

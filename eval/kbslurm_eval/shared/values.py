@@ -14,6 +14,8 @@ import struct
 import sys
 from typing import Any, Protocol
 
+from kbslurm_eval.shared import objects
+
 ALIGN = 64
 DEPTH_CAP = 60
 
@@ -65,6 +67,11 @@ def unpack(buffer: memoryview) -> Any:
     return _made(json.loads(bytes(buffer[16 : 16 + length])), buffer, start)
 
 
+def tree(packed: bytes) -> Any:
+    """What a packed text says of its value: every node, without the arrays."""
+    return json.loads(packed[16 : 16 + int.from_bytes(packed[:8], "little")])
+
+
 def made(node: Any, blocks: memoryview) -> Any:
     """The value of one node of a packed text; `blocks` begins where its blocks do."""
     return _made(node, blocks, 0)
@@ -101,7 +108,7 @@ def _told(value: Any, put: Any, bare: bool, where: str, depth: int) -> Any:
     if depth > DEPTH_CAP:
         raise Unsendable(f"{where} is nested more than {DEPTH_CAP} deep")
     kind = type(value)
-    if bare and kind not in (list, tuple, dict) and array_kind(value) is None:
+    if bare and kind not in (list, tuple, dict) and array_kind(value) is None and not objects.is_one(value):
         return None
     if value is None or kind is bool or kind is str or kind is float or (kind is int and value.bit_length() < 8192):
         return value
@@ -109,7 +116,7 @@ def _told(value: Any, put: Any, bare: bool, where: str, depth: int) -> Any:
         if (packed := as_block(value)) is not None:
             return None if bare else [packed[0], put(packed[1]), len(value)]
         return ["l", [_told(v, put, bare, f"{where}[{n}]", depth + 1) for n, v in enumerate(value)]]
-    if isinstance(value, tuple):  # including named tuples
+    if kind is tuple:
         return ["t", [_told(v, put, bare, f"{where}[{n}]", depth + 1) for n, v in enumerate(value)]]
     if kind is dict:
         pairs = [[sendable_key(k, where), _told(v, put, bare, f"{where}[{k!r}]", depth + 1)] for k, v in value.items()]
@@ -120,6 +127,10 @@ def _told(value: Any, put: Any, bare: bool, where: str, depth: int) -> Any:
         return ["c", value.real, value.imag]
     if kind is array.array and value.typecode not in "uw":
         return ["a", value.typecode, put(value), len(value) * value.itemsize]
+    if array_kind(value) is None or str(getattr(value, "layout", "")).startswith("torch.sparse"):
+        node = objects.told(value, lambda part, place: _told(part, put, bare, place, depth + 1), where)
+        if node is not None:
+            return node
     return _told_array(value, put, where)
 
 
@@ -235,6 +246,8 @@ def _made(node: Any, buffer: memoryview, start: int) -> Any:
             np = imported("numpy")
 
             return np.ndarray((), dtype, buffer, start + at)[()]
+        case ["o", kind, meta, parts]:
+            return objects.made(kind, meta, [_made(part, buffer, start) for part in parts])
         case ["G" | "H" as kind, inner] if device_side is not None:
             return device_side.made(inner, None if kind == "G" else buffer[start:])
         case _:

@@ -1,0 +1,150 @@
+"""Outputs of another type or shape than the reference's, where a problem leaves it to its check what an answer is.
+
+The runner may then say of an output that doesn't fit the declared layout what it is instead: the tree of a layout, as
+JSON. The judge takes types, shapes and lengths from it within bounds of its own, works out every place itself, and
+declares the result for the next call. What is read is still bytes of a layout that the judge declared; it holds plain
+values only, and names no class.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from kbslurm_eval.shared.layouts import Layout
+from kbslurm_eval.shared.runner_link import TEXT_CAP
+from kbslurm_eval.shared.values import DEPTH_CAP, Unsendable
+
+ANY = Layout(tree=["x"], size=0)  # where there is no reference whose answer could have a layout
+FACTOR, LEAST_CAP = 8, 1 << 16  # how much larger than the reference's answer an output may be
+TORCH_SIZES = {
+    "bool": 1, "uint8": 1, "int8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1,
+    "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "uint32": 4, "float32": 4, "int64": 8,
+    "uint64": 8, "float64": 8, "complex64": 8, "complex128": 16,
+}  # fmt: skip
+_MARK = "\0"
+_NUMPY = re.compile(r"[<>|=](?:b1|[iu][1248]|f[248]|c8|c16)\Z")
+_ARRAYS = {"b": 1, "B": 1, "h": 2, "H": 2, "i": 4, "I": 4, "l": 8, "L": 8, "q": 8, "Q": 8, "f": 4, "d": 8}
+
+
+class _Unfit(ValueError):
+    """Not a claim that can be granted."""
+
+
+def with_claim(said: str, output: Any) -> str:
+    """The runner's part: why an output doesn't fit, and behind it what it is."""
+    try:
+        tree = json.dumps(Layout.of(output).tree, separators=(",", ":"))
+    except (Unsendable, TypeError, ValueError, AttributeError, RecursionError):
+        return said
+    whole = f"{said[:1000]}{_MARK}{tree}"
+    return whole if len(whole.encode("utf-8", "replace")) <= TEXT_CAP else said
+
+
+def without_claim(text: str) -> str:
+    """The part for people."""
+    return text.partition(_MARK)[0]
+
+
+def granted(text: str, like: Layout, *, cap: int = 0) -> Layout | None:
+    """The judge's part: the layout of an output as this text claims it, or None. `cap`: the most bytes it may have
+    where the reference's answer doesn't say."""
+    claim = text.partition(_MARK)[2]
+    if not claim:
+        return None
+    try:
+        laid = _Laid(cap or FACTOR * like.size + LEAST_CAP, _devices(like.tree))
+        return Layout(tree=laid.node(json.loads(claim), 0), size=laid.end)
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError):
+        return None
+
+
+def _devices(tree: Any) -> frozenset[str]:
+    """Where the reference's answer has tensors; the CPU always counts."""
+    found = {"cpu"}
+    if isinstance(tree, list):
+        if len(tree) == 6 and tree[0] == "T":
+            found.add(str(tree[5]))
+        for inner in tree:
+            found |= _devices(inner)
+    return frozenset(found)
+
+
+class _Laid:
+    """A claimed tree, laid out anew."""
+
+    def __init__(self, cap: int, devices: frozenset[str]) -> None:
+        self._cap, self._devices, self.end = cap, devices, 0
+
+    def node(self, told: Any, depth: int) -> Any:
+        """The same node with places of ours."""
+        if depth > DEPTH_CAP or not isinstance(told, list):
+            raise _Unfit
+        match told:
+            case ["0"]:
+                return ["0"]
+            case ["?", _]:
+                return ["?", self._room(1)]
+            case ["g", _]:
+                return ["g", self._room(8)]
+            case ["c", _]:
+                return ["c", self._room(16)]
+            case ["i", _, width]:
+                return ["i", self._room(_count(width)), width]
+            case ["u" | "b" | "B" as kind, _, cap]:
+                return [kind, self._room(8 + _count(cap)), cap]
+            case ["q" | "f" as kind, _, count]:
+                return [kind, self._room(8 * _count(count)), count]
+            case ["l" | "t" as kind, list() as inner]:
+                return [kind, [self.node(one, depth + 1) for one in inner]]
+            case ["d", list() as pairs]:
+                return ["d", [[_key(key), self.node(one, depth + 1)] for key, one in pairs]]
+            case ["a", str() as code, _, count]:
+                return ["a", code, self._room(_ARRAYS[code] * _count(count)), count]
+            case ["s", str() as dtype, _]:
+                return ["s", dtype, self._room(_numpy_size(dtype))]
+            case ["n", str() as dtype, list() as shape, _, _]:
+                size = _numpy_size(dtype) * _product(shape)
+                return ["n", dtype, shape, self._room(size), size]
+            case ["T", str() as name, list() as shape, _, _, str() as device] if device in self._devices:
+                size = TORCH_SIZES[name] * _product(shape)
+                return ["T", name, shape, self._room(size), size, device]
+            case _:
+                raise _Unfit
+
+    def _room(self, size: int) -> int:
+        at = self.end
+        self.end = (at + size + 7) // 8 * 8
+        if self.end > self._cap:
+            raise _Unfit
+        return at
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 48:
+        raise _Unfit
+    return value
+
+
+def _product(shape: list[Any]) -> int:
+    if len(shape) > 32:
+        raise _Unfit
+    size = 1
+    for one in shape:
+        size = _count(size * _count(one))
+    return size
+
+
+def _numpy_size(dtype: str) -> int:
+    if not _NUMPY.match(dtype):
+        raise _Unfit
+    return int(dtype[2:])
+
+
+def _key(key: Any) -> Any:
+    if key is None or type(key) in (str, int, float, bool):
+        return key
+    if isinstance(key, list) and len(key) == 2 and key[0] == "t" and all(type(k) in (str, int) for k in key[1]):
+        return key
+    raise _Unfit

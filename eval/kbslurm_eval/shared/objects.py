@@ -1,0 +1,219 @@
+"""Values other than numbers, texts, arrays and their plain containers, on their way to a runner.
+
+A node `["o", kind, meta, parts]` has plain JSON in `meta` and packed values in `parts`. Objects travel as data: their
+class's name and what is in their attributes. The runner takes the class from a module that it can import, its own
+copy of the problem's files among them; where it has none, a record of the same name and attributes stands for it. Only
+the judge sends objects; outputs never name a class.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import enum
+import importlib
+import pathlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+FACTORIES = {"list": list, "dict": dict, "set": set, "int": int, "float": float, "str": str}
+_SPARSE = {"torch.sparse_csr": ("crow_indices", "col_indices"), "torch.sparse_csc": ("ccol_indices", "row_indices")}
+Told = Callable[[Any, str], Any]
+
+
+def told(value: Any, each: Told, where: str) -> list[Any] | None:
+    """The node of such a value, whose parts are packed by `each`; None if it isn't of a kind that travels."""
+    kind = type(value)
+    if kind in (set, frozenset):
+        return _node(kind.__name__, None, list(value), each, where)
+    if kind in (slice, range):
+        return _node(kind.__name__, None, [value.start, value.stop, value.step], each, where)
+    if isinstance(value, collections.OrderedDict | collections.defaultdict):
+        factory = getattr(getattr(value, "default_factory", None), "__name__", "")
+        name = "defaultdict" if isinstance(value, collections.defaultdict) else "OrderedDict"
+        return _node(name, factory, [[k, v] for k, v in value.items()], each, where)
+    if isinstance(value, enum.Enum):
+        return ["o", "enum", [*_class(kind), value.name], []]
+    if isinstance(value, pathlib.PurePath):
+        return ["o", "path", [isinstance(value, pathlib.Path), str(value)], []]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return _node("named", [*_class(kind), list(value._fields)], list(value), each, where)
+    if _is_torch(value):
+        return _torch_told(value, each, where)
+    if kind.__module__.partition(".")[0] == "numpy" and hasattr(value, "str") and hasattr(value, "itemsize"):
+        return ["o", "numpy.dtype", value.str, []] if not value.hasobject and value.names is None else None
+    if isinstance(value, kind) and (dataclasses.is_dataclass(value) or _is_plain(kind)):
+        held = _attributes(value)
+        return _node("record", [*_class(kind), list(held)], list(held.values()), each, where, list(held))
+    return None
+
+
+def is_one(value: Any) -> bool:
+    """Whether such a value may have arrays in it."""
+    return told(value, lambda part, where: None, "") is not None
+
+
+def made(kind: str, meta: Any, parts: list[Any]) -> Any:
+    """The value of a node, from its parts."""
+    match kind:
+        case "set" | "frozenset":
+            return set(parts) if kind == "set" else frozenset(parts)
+        case "slice" | "range":
+            return (slice if kind == "slice" else range)(*parts)
+        case "OrderedDict":
+            return collections.OrderedDict(parts)
+        case "defaultdict":
+            return collections.defaultdict(FACTORIES.get(meta), parts)
+        case "enum":
+            return getattr(_named(meta[0], meta[1]), meta[2])
+        case "path":
+            return (pathlib.Path if meta[0] else pathlib.PurePath)(meta[1])
+        case "named":
+            found = _found(meta[0], meta[1])
+            return (found or collections.namedtuple(meta[1].rpartition(".")[2], meta[2]))(*parts)
+        case "record":
+            return _record(meta, parts)
+        case "numpy.dtype":
+            return importlib.import_module("numpy").dtype(meta)
+        case _:
+            return _torch_made(kind, meta, parts)
+
+
+def classes(node: Any) -> set[tuple[str, str, str]]:
+    """(kind, module, name) of every class that a packed tree names."""
+    found: set[tuple[str, str, str]] = set()
+    if isinstance(node, list):
+        if len(node) == 4 and node[0] == "o" and node[1] in ("enum", "named", "record", "module"):
+            found.add((node[1], node[2][0], node[2][1]))
+        for inner in node:
+            found |= classes(inner)
+    return found
+
+
+def _node(kind: str, meta: Any, parts: list[Any], each: Told, where: str, names: list[str] | None = None) -> list[Any]:
+    at = [f"{where}.{n}" for n in names] if names is not None else [f"{where}[{n}]" for n in range(len(parts))]
+    return ["o", kind, meta, [each(part, place) for part, place in zip(parts, at, strict=True)]]
+
+
+def _class(kind: type) -> list[str]:
+    return [kind.__module__, kind.__qualname__]
+
+
+def _is_plain(kind: type) -> bool:
+    """Whether a class is somebody's own, with its state in its attributes: not of a library, nor of Python."""
+    if kind.__module__.partition(".")[0] in sys.stdlib_module_names or kind.__module__ == "builtins":
+        return False
+    file = str(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
+    return "-packages/" not in file and kind.__flags__ & (1 << 9) != 0  # a class made by `class`
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    held = dict(getattr(value, "__dict__", {}))
+    for base in type(value).__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
+                held[name] = getattr(value, name)
+    return held
+
+
+def _named(module: str, name: str) -> Any:
+    found: Any = sys.modules.get(module) or importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _found(module: str, name: str) -> Any:
+    try:
+        return _named(module, name)
+    except (ImportError, AttributeError, ValueError):
+        return None
+
+
+def _record(meta: list[Any], parts: list[Any]) -> Any:
+    kind = _found(meta[0], meta[1])
+    if not isinstance(kind, type):
+        kind = type(meta[1].rpartition(".")[2], (), {"__repr__": lambda one: f"{type(one).__name__}({vars(one)})"})
+    one: Any = object.__new__(kind)
+    for name, part in zip(meta[2], parts, strict=True):
+        object.__setattr__(one, name, part)
+    return one
+
+
+# --------------------------------------------------------------------------------------------------------------- torch
+
+
+def _is_torch(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    kinds = () if torch is None else (torch.dtype, torch.device, torch.Size, torch.Tensor, torch.nn.Module)
+    return isinstance(value, kinds)
+
+
+def _torch_told(value: Any, each: Told, where: str) -> list[Any] | None:
+    torch: Any = sys.modules["torch"]
+    if isinstance(value, torch.dtype):
+        return ["o", "dtype", str(value)[6:], []]
+    if isinstance(value, torch.device):
+        return ["o", "device", str(value), []]
+    if isinstance(value, torch.Size):
+        return ["o", "size", list(value), []]
+    if isinstance(value, torch.nn.Module):
+        return _module_told(value, each, where)
+    shape = list(value.shape)
+    if str(value.layout) == "torch.sparse_coo":
+        value = value.coalesce()
+        return _node("coo", shape, [value.indices(), value.values()], each, where)
+    if (names := _SPARSE.get(str(value.layout))) is not None:
+        parts = [*(getattr(value, name)() for name in names), value.values()]
+        return _node(str(value.layout)[6:], shape, parts, each, where)
+    return None
+
+
+def _module_told(module: Any, each: Told, where: str) -> list[Any] | None:
+    """A module by its class, weights, buffers, parts and other attributes. Hooks don't travel."""
+    torch: Any = sys.modules["torch"]
+    usual = set(vars(torch.nn.Module())) - {"training"}
+    rest = {name: value for name, value in vars(module).items() if name not in usual}
+    groups = (module._parameters, module._buffers, module._modules, rest)
+    needs = [name for name, value in module._parameters.items() if value is not None and value.requires_grad]
+    names = [list(group) for group in groups]
+    parts = [value for group in groups for value in group.values()]
+    meta = [*_class(type(module)), names, needs, sorted(module._non_persistent_buffers_set)]
+    return _node("module", meta, parts, each, where, [name for group in names for name in group])
+
+
+def _torch_made(kind: str, meta: Any, parts: list[Any]) -> Any:
+    torch: Any = sys.modules.get("torch") or importlib.import_module("torch")
+    match kind:
+        case "dtype":
+            return getattr(torch, meta)
+        case "device":
+            return torch.device(meta)
+        case "size":
+            return torch.Size(meta)
+        case "coo":
+            return torch.sparse_coo_tensor(*parts, meta, is_coalesced=True)
+        case "sparse_csr":
+            return torch.sparse_csr_tensor(*parts, size=meta)
+        case "sparse_csc":
+            return torch.sparse_csc_tensor(*parts, size=meta)
+        case _:
+            return _module_made(torch, meta, parts)
+
+
+def _module_made(torch: Any, meta: list[Any], parts: list[Any]) -> Any:
+    module, name, names, needs, passing = meta
+    kind = _named(module, name)
+    one = kind.__new__(kind)
+    torch.nn.Module.__init__(one)
+    left = iter(parts)
+    for called in names[0]:
+        value = next(left)
+        one._parameters[called] = None if value is None else torch.nn.Parameter(value, requires_grad=called in needs)
+    one._buffers.update({called: next(left) for called in names[1]})
+    one._non_persistent_buffers_set.update(passing)
+    one._modules.update({called: next(left) for called in names[2]})
+    one.__dict__.update({called: next(left) for called in names[3]})
+    return one

@@ -1,0 +1,127 @@
+"""What counts as an answer: the reference's type and shape, or whatever the problem's own check accepts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.flow import harness_ground as ground
+
+SUMS = """
+import array, itertools, math, random
+
+def generate_input(n, seed):
+    draw = random.Random(seed)
+    return array.array("d", (draw.random() for _ in range(n)))
+
+def ref_kernel(data):
+    return array.array("d", itertools.accumulate(data))
+
+def check_implementation(data, output):
+    want = list(itertools.accumulate(data))
+    good = len(output) == len(want) and all(math.isclose(a, b, rel_tol=1e-4) for a, b in zip(output, want))
+    return good, "" if good else "not the sums"
+"""
+SINGLE = """
+import array, itertools
+def custom_kernel(data):
+    return array.array("f", itertools.accumulate(data))
+"""
+CASES = [{"n": 300, "seed": 3}]
+
+
+@pytest.mark.parametrize("kind", ["f", "list", "tuple"])
+def test_the_check_decides_where_the_problem_leaves_it_to_it(tmp_path: Path, kind: str) -> None:
+    source = SINGLE if kind == "f" else SINGLE.replace('array.array("f", ', f"{kind}(")
+    told = {"files": {"reference.py": SUMS}, "tests": CASES, "benchmarks": CASES, "hidden": []}
+    strict = ground.judged(tmp_path / "strict", ground.manifest(source, **told, mode="test")).told
+    assert (strict.verdict, "wrong type" in strict.reason) == ("wrong", True)
+    open_ = ground.judged(tmp_path / "open", ground.manifest(source, **told, config={"outputs": "check"})).told
+    assert open_.verdict == "passed", open_.reason
+    assert open_.score_s is not None
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (SINGLE.replace("accumulate(data)", "repeat(1.0, len(data))"), "not the sums"),
+        (SINGLE.replace("accumulate(data)", "repeat(float('nan'), len(data))"), "not the sums"),
+        ("def custom_kernel(data):\n    return object()\n", "wrong type"),
+        ("def custom_kernel(data):\n    return [0.0] * 10_000_000\n", "wrong type"),
+    ],
+)
+def test_a_wrong_answer_stays_wrong(tmp_path: Path, source: str, said: str) -> None:
+    told = ground.manifest(
+        source, files={"reference.py": SUMS}, tests=CASES, benchmarks=CASES, mode="test", config={"outputs": "check"}
+    )
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "wrong", report.reason
+    assert said in report.reason
+
+
+def test_a_check_alone_judges_where_there_is_no_reference(tmp_path: Path) -> None:
+    lone = SUMS.replace("def ref_kernel", "def unused")
+    told = {"files": {"reference.py": lone}, "tests": CASES, "benchmarks": CASES, "config": {"outputs": "check"}}
+    good = ground.judged(tmp_path / "good", ground.manifest(SINGLE, **told)).told
+    assert good.verdict == "passed", good.reason
+    bad = ground.judged(
+        tmp_path / "bad", ground.manifest(SINGLE.replace('"f"', '"f", [1.0]) or array.array("f"'), **told)
+    )
+    assert bad.told.verdict in ("wrong", "error")
+
+
+def test_without_a_check_the_reference_and_its_tolerance_judge(tmp_path: Path) -> None:
+    bare = SUMS.partition("def check_implementation")[0] + "RTOL = 1e-4\n"
+    told = {"files": {"reference.py": bare}, "tests": CASES, "benchmarks": CASES, "hidden": []}
+    good = ground.judged(tmp_path / "good", ground.manifest(SINGLE, **told, config={"outputs": "check"}, mode="test"))
+    assert good.told.verdict == "passed", good.told.reason
+    source = SINGLE.replace("accumulate(data)", "accumulate(x * 1.01 for x in data)")
+    bad = ground.judged(
+        tmp_path / "bad", ground.manifest(source, **told, config={"outputs": "check"}, mode="test")
+    ).told
+    assert (bad.verdict, "the output[0] is" in bad.reason) == ("wrong", True), bad.reason
+
+
+CONFIGURED = """
+import collections, dataclasses, enum, random
+from typing import NamedTuple
+
+class Way(enum.Enum):
+    UP = 1
+
+@dataclasses.dataclass
+class Config:
+    rows: int
+    table: collections.OrderedDict
+
+class Row(NamedTuple):
+    weight: float
+    values: list
+
+def generate_input(n, seed):
+    draw = random.Random(seed)
+    rows = [Row(draw.random(), [draw.random() for _ in range(8)]) for _ in range(n)]
+    return Config(n, collections.OrderedDict(rows=rows)), slice(1, None), {1, 2}, collections.defaultdict(list)
+
+def ref_kernel(data):
+    config, part, _, _ = data
+    return [row.weight * sum(row.values[part]) for row in config.table["rows"]]
+
+def check_implementation(data, output):
+    return output == ref_kernel(data), "differs"
+"""
+
+
+def test_a_configuration_reaches_a_submission_that_never_sees_its_class(tmp_path: Path) -> None:
+    source = """
+def custom_kernel(data):
+    config, part, numbers, lists = data
+    assert type(config).__name__ == "Config" and config.rows == len(config.table["rows"])
+    assert numbers == {1, 2} and lists[0] == []
+    return [row.weight * sum(row.values[part]) for row in config.table["rows"]]
+"""
+    cases = [{"n": 5, "seed": 3}]
+    told = ground.manifest(source, files={"reference.py": CONFIGURED}, tests=cases, benchmarks=cases, hidden=[])
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason

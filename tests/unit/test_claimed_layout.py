@@ -1,0 +1,63 @@
+"""What a runner may claim of an output, and that the judge grants it within its own bounds only."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kbslurm_eval.shared import claimed_layout
+from kbslurm_eval.shared.claimed_layout import granted, with_claim
+from kbslurm_eval.shared.layouts import Layout
+
+LIKE = Layout.of([1.0] * 100)
+
+
+def claim(tree: object) -> str:
+    return f"said\0{json.dumps(tree)}"
+
+
+@pytest.mark.parametrize("output", [[1, 2, 3, 4], (1.5, "a", None, True), {"a": b"xy", 3: [1.0]}, 7, 2j])
+def test_what_is_claimed_is_read_back(output: object) -> None:
+    found = granted(with_claim("it doesn't fit", output), LIKE)
+    assert found is not None
+    out = bytearray(found.size)
+    found.write(output, memoryview(out))
+    assert found.read(out) == output
+    assert claimed_layout.without_claim(with_claim("it doesn't fit", output)) == "it doesn't fit"
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        ["q", 0, 1 << 40],
+        ["q", 0, -1],
+        ["q", 0, True],
+        ["u", 0, "9"],
+        ["T", "float32", [1 << 20, 1 << 20], 0, 4, "cpu"],
+        ["T", "float32", [4], 0, 16, "cuda"],
+        ["T", "quint8", [4], 0, 4, "cpu"],
+        ["n", "|O8", [4], 0, 32],
+        ["n", "<f8,<f8", [4], 0, 64],
+        ["G", ["T", "float32", [4], 0, 16, "cuda"]],
+        ["O", "os", "system", []],
+        ["d", [[["t", [["x"]]], ["0"]]]],
+        ["x"],
+        "text",
+        {"a": 1},
+        None,
+    ],
+)
+def test_what_is_out_of_bounds_is_not_granted(tree: object) -> None:
+    assert granted(claim(tree), LIKE) is None
+
+
+def test_nothing_is_believed_of_places_and_sizes() -> None:
+    found = granted(claim(["l", [["n", "<f8", [4], 10**9, 1], ["g", -5]]]), LIKE)
+    assert found is not None
+    assert (found.tree, found.size) == (["l", [["n", "<f8", [4], 0, 32], ["g", 32]]], 40)
+
+
+@pytest.mark.parametrize("text", ["", "no claim", "said\0", "said\0{", "said\0" + "[" * 5000])
+def test_text_that_claims_nothing_is_none(text: str) -> None:
+    assert granted(text, LIKE) is None
