@@ -58,7 +58,7 @@ class SharedRoute(APIRoute):
         self.responses, self._read = responses or {}, read
 
     @property
-    def response_fields(self) -> dict[int | str, Any]:  # type: ignore[override]
+    def response_fields(self) -> dict[int | str, Any]:
         """What the documented answers look like: made when the document is written."""
         if not self._read.fields and self.responses:
             described = APIRoute(
