@@ -34,6 +34,12 @@ def site_init(
         int | None, typer.Option("--count", min=1, help="How many GPUs of each type may be used at once.")
     ] = None,
     bin_dir: Annotated[str, typer.Option("--bin-dir", help="The folder of Slurm's commands, if not in PATH.")] = "",
+    rest: Annotated[
+        str, typer.Option("--rest", metavar="URL", help="Ask slurmrestd at this address instead of commands here.")
+    ] = "",
+    token_command: Annotated[
+        str, typer.Option("--token-command", help="What prints its token (else it is in SLURM_JWT).")
+    ] = "",
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     as_json: Json = False,
 ) -> int:
@@ -43,13 +49,17 @@ def site_init(
     Of each GPU type it takes a few, at most four; on a terminal it asks how many."""
     from kbslurm.backends.slurm.doctor import site_file, survey
     from kbslurm.config import sites
+    from kbslurm.domain.site import Submission
 
     if out is not None and out.exists() and not force:
         raise Invalid(f"{out} already exists", hint="Choose another name, or pass --force.")
+    submit = Submission(via="rest", url=rest, token_command=token_command) if rest else None
     program = shutil.which("apptainer") or shutil.which("singularity") or ""
     try:
-        found = survey.survey(survey.asker(bin_dir=bin_dir), user=getpass.getuser(), program=program)
+        found = survey.survey(survey.asker(bin_dir=bin_dir, submit=submit), user=getpass.getuser(), program=program)
     except BackendTrouble as error:
+        if rest:
+            raise
         raise NotFound(
             "Slurm", f"on {socket.gethostname()}", hint=f"Use a login node, or --bin-dir ({error.message})."
         ) from None
@@ -64,6 +74,8 @@ def site_init(
         image=image,
         checked_on=datetime.now(UTC).date().isoformat(),
         bin_dir=bin_dir,
+        rest=rest,
+        token_command=token_command,
         gpus=tuple(gpu or ()),
         counts=counts,
     )
