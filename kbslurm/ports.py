@@ -159,6 +159,24 @@ class TellsPace(Protocol):
     def pace_report(self) -> PaceReport: ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class LimitReport:
+    """What is left of one of a service's limits, as `kbslurm status` shows it."""
+
+    what: str
+    left: int
+    most: int
+    resets_at: datetime | None = None
+
+
+@runtime_checkable
+class TellsLimits(Protocol):
+    """A backend at a service that limits how often it is called."""
+
+    def limits(self) -> Sequence[LimitReport]:
+        """Its limits, by its last answers. Makes no calls."""
+
+
 @runtime_checkable
 class TellsLapse(Protocol):
     """A backend behind a login that may lapse."""

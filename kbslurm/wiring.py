@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbslurm.backends.slurm.call_budget import CallBudget
     from kbslurm.backends.slurm.commands import Commands
     from kbslurm.domain.problem import Problem
-    from kbslurm.domain.site import Fleet, GpuType, Site
+    from kbslurm.domain.site import Fleet, GpuType, Site, Submission
     from kbslurm.store.postgres import PostgresStore
 
 POSTGRES = "postgres"
@@ -228,17 +228,21 @@ def commands(config: Config, site: Site, *, wait_s: float) -> Commands:
     return commands_of(site, before=lambda: budget.wait(site.name, wait_s=wait_s), heard=lambda _: budget.spend())
 
 
-def commands_here(config: Config, name: str, *, bin_dir: str, wait_s: float) -> Commands:
-    """Slurm's commands on this machine, for a site of this name that has no file yet. Each call also counts for the
-    configured sites that make theirs here: they share the scheduler."""
-    from kbslurm.backends.slurm.commands import Answer, Commands
+def commands_here(
+    config: Config, name: str, *, bin_dir: str, submit: Submission | None = None, wait_s: float
+) -> Commands:
+    """Slurm's commands on this machine, or slurmrestd, for a site of this name that has no file yet. Each call also
+    counts for the configured sites that reach Slurm the same way: they share the scheduler."""
+    from kbslurm.backends.slurm.commands import Answer
     from kbslurm.backends.slurm.doctor.survey import without_a_file
+    from kbslurm.backends.slurm.transport import commands_of
     from kbslurm.config.sites import NAME
 
-    ours = without_a_file(name if NAME.fullmatch(name) else "here", bin_dir=bin_dir)
+    ours = without_a_file(name if NAME.fullmatch(name) else "here", bin_dir=bin_dir, submit=submit)
+    way = _way(ours)
     same: list[Site] = []
     with suppress(KbslurmError):  # another site's mistake is reported by its own check
-        same = [one for one in sites(config) if one.submit.via == "local" and one.slurm.bin_dir == bin_dir]
+        same = [one for one in sites(config) if one.submit.via != "ssh" and _way(one) == way]
     budgets = [call_budget(config, one) for one in {ours.name: ours, **{one.name: one for one in same}}.values()]
 
     def before() -> None:
@@ -249,7 +253,12 @@ def commands_here(config: Config, name: str, *, bin_dir: str, wait_s: float) -> 
         for budget in budgets:
             budget.spend()
 
-    return Commands(ours, before=before, heard=heard)
+    return commands_of(ours, before=before, heard=heard)
+
+
+def _way(site: Site) -> tuple[str, str]:
+    """How its scheduler is reached from this machine."""
+    return site.submit.via, site.submit.url if site.submit.via == "rest" else site.slurm.bin_dir
 
 
 def fleet(config: Config, site: Site) -> Fleet:

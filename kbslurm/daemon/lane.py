@@ -28,7 +28,7 @@ from kbslurm.flow.place import Place
 from kbslurm.flow.sweep import give_back, is_wanted_back, sweep, unsettled
 from kbslurm.observe.logs import teller
 from kbslurm.observe.metrics import Metrics
-from kbslurm.ports import Clock, Closes, PrunesFiles, RingsDoorbell, Store, TellsLapse, TellsPace
+from kbslurm.ports import Backend, Clock, Closes, PrunesFiles, RingsDoorbell, Store, TellsLapse, TellsLimits, TellsPace
 
 tell = teller("daemon")
 
@@ -173,6 +173,7 @@ class Lane:
             "why": self.why if self.troubles else "",
             "lapse": backend.lapse() if isinstance(backend, TellsLapse) else "",
             "pace": dataclasses.asdict(backend.pace_report()) if isinstance(backend, TellsPace) else None,
+            "limits": _limits(backend),
             "slots": dict(self.place.backend.capacity()),
             "widest": dict(self.place.widest),
             "staff_only": not self.place.untrusted,
@@ -400,3 +401,11 @@ def trace_of(error: BaseException) -> str:
         frames.append(f"{trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}")
         trace = trace.tb_next
     return " > ".join(frames)
+
+
+def _limits(backend: Backend) -> list[dict[str, Any]]:
+    """What is left of the service's limits, as JSON."""
+    told = backend.limits() if isinstance(backend, TellsLimits) else ()
+    return [
+        dataclasses.asdict(one) | {"resets_at": one.resets_at.isoformat() if one.resets_at else None} for one in told
+    ]

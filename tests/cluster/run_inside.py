@@ -19,6 +19,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 RUN_S = 1500.0
 REPORTS = "KBSLURM_TEST_REPORTS"
 INSIDE = "KBSLURM_TEST_INSIDE"
+VIA = "KBSLURM_TEST_VIA"  # "rest": walks and faults reach Slurm through slurmrestd
 PACE = "KBSLURM_TEST_PACE"  # "default": faults in real time, at the pace of a site that says nothing about it
 
 
@@ -49,8 +50,7 @@ class Cluster:
             environment["CI"] = "true"
         if asked := os.environ.get("KBSLURM_TEST_TORCH_IMAGE"):
             environment["KBSLURM_TEST_TORCH_IMAGE"] = asked
-        if pace := os.environ.get(PACE):
-            environment[PACE] = pace
+        environment |= {name: os.environ[name] for name in (PACE, VIA) if os.environ.get(name)}
         given = [f"--env={name}={value}" for name, value in environment.items()]
         with AdminOrders(self):
             return self.up(

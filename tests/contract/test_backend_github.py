@@ -497,11 +497,16 @@ def test_what_creates_something_is_paced_to_the_limits_by_minute_and_hour(case: 
             api.act("POST", "/git/blobs", {"content": "x", "encoding": "utf-8"})
         return len(case.fake.creating.at) - before
 
+    assert [(one.left, one.most) for one in api.limits()] == [(80, 80), (500, 500)], "nothing is asked for it"
     counts = []
     for _ in range(8):
         counts.append(created())
+        assert next(one.left for one in api.limits() if one.what == "creating calls per minute") == 80 - counts[-1]
         now += 61.0
     assert (counts, case.fake.creating.locked_out) == ([80, 80, 80, 80, 80, 80, 20, 0], 0)
+    calls, _, hour = api.limits()
+    assert (calls.left, calls.most, calls.resets_at) == (4000, 5000, datetime(2030, 1, 1, tzinfo=UTC))
+    assert (hour.left, hour.most) == (0, 500)
     now += 3_600.0
     assert (created(), case.fake.creating.locked_out) == (80, 0)
 

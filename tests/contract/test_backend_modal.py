@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from kbslurm.backends.modal import deploy, results
-from kbslurm.backends.modal.backend import ModalBackend, ModalGpu
+from kbslurm.backends.modal.backend import ModalBackend, ModalGpu, function_name
 from kbslurm.backends.modal.connection import CallFailed, Connection
 from kbslurm.domain.finding import Grade
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen
@@ -464,13 +464,24 @@ def test_an_app_with_another_harness_judges_nothing(case: ModalCase) -> None:
     assert executions(case, job) == 0
 
 
+def test_an_app_that_couldnt_read_what_is_sent_is_sent_nothing(case: ModalCase) -> None:
+    """Such was deployed before payloads were compressed, under the name without a version."""
+    facts = case.fake.told()
+    facts["functions"]["judge-T4"] = facts["functions"].pop(function_name("T4"))
+    (case.fake.app / "told.json").write_text(json.dumps(facts))
+    with pytest.raises(BackendRefused, match="run kbslurm modal deploy") as refused:
+        case.backend().submit(make_job(case, "report"))
+    assert "isn't of this kbslurm" in refused.value.message
+    assert case.fake.calls == {}
+
+
 def test_the_check_tells_what_is_missing(case: ModalCase) -> None:
     facts = case.fake.told()
     assert {one.grade for one in deploy.findings(case.connection, facts)} == {Grade.PASS}
     other = {**facts, "harness_digest": "e" * 64}
     assert [one.name for one in deploy.findings(case.connection, other) if one.grade is Grade.FAIL] == ["harness"]
-    more = {**facts, "functions": {**facts["functions"], "judge-H100": facts["functions"]["judge-T4"]}}
-    assert [one.where for one in deploy.findings(case.connection, more) if one.grade is Grade.FAIL] == ["judge-H100"]
+    more = {**facts, "functions": {**facts["functions"], "judge-v2-H100": facts["functions"]["judge-v2-T4"]}}
+    assert [one.where for one in deploy.findings(case.connection, more) if one.grade is Grade.FAIL] == ["judge-v2-H100"]
     nowhere = {**facts, "app": "another"}
     assert [(one.name, one.remedy) for one in deploy.findings(case.connection, nowhere) if one.grade is Grade.FAIL] == [
         ("app", "Run kbslurm modal deploy.")
@@ -535,7 +546,7 @@ def test_the_app_has_one_function_per_gpu_type_shut_off_from_everything(tmp_path
         [sys.executable, "look.py"], cwd=folder, capture_output=True, text=True, timeout=120, check=True
     )
     told = json.loads(done.stdout)
-    assert told == {"name": "kbslurm-test", "functions": ["judge-T4"], "returns": "image"}
+    assert told == {"name": "kbslurm-test", "functions": ["judge-v2-T4"], "returns": "image"}
 
 
 LOOK = """

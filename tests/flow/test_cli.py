@@ -151,7 +151,20 @@ def test_status_is_unhealthy_without_a_leader_and_says_why(kbslurm: CommandLine)
 
 def test_status_tells_of_a_place_that_fails_and_of_its_budget(kbslurm: CommandLine, database_url: str) -> None:
     pace = {"calls": 7, "interval_s": 15.0, "budget_left": 23.0, "failing": 3, "slow": True}
-    told = {"places": {"cluster": {"troubles": 3, "why": "squeue timed out", "pace": pace}}}
+    limits = [
+        {"what": "API calls", "left": 4812, "most": 5000, "resets_at": "2030-01-01T00:00:00+00:00"},
+        {"what": "creating calls per minute", "left": 77, "most": 80, "resets_at": None},
+    ]
+    told = {
+        "places": {
+            "cluster": {
+                "troubles": 3,
+                "why": "squeue timed out",
+                "pace": {**pace, "way": "slurmrestd at unix:/s, v0.0.42"},
+            },
+            "github": {"troubles": 0, "why": "", "pace": None, "limits": limits},
+        }
+    }
     with PostgresStore(database_url) as store:
         assert store.leases.hold("daemon", "here", 60.0, datetime.now(UTC), info=told)
 
@@ -159,7 +172,11 @@ def test_status_tells_of_a_place_that_fails_and_of_its_budget(kbslurm: CommandLi
 
     assert found.code == 1
     assert "cluster keeps failing: squeue timed out" in found.out
-    assert "7 scheduler calls, 23 left" in found.out
+    assert "7 scheduler calls through slurmrestd at unix:/s, v0.0.42, 23 left" in found.out.replace("\n", " ")
+    assert "github: left are 4812 of 5000 API calls, until" in found.out.replace("\n", " ")
+    assert "77 of 80 creating calls per minute" in found.out.replace("\n", " ")
+    places = {row["backend"]: row for row in kbslurm("status", "--json").json()["places"]}
+    assert places["github"]["limits"] == limits
 
 
 def test_status_tells_what_is_spent_of_each_budget_and_whom_that_keeps_at_home(

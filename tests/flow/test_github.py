@@ -16,7 +16,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from kbslurm.backends.github import check
 from kbslurm.backends.github.backend import GithubBackend
+from kbslurm.config import shared_folders
 from kbslurm.daemon.clock import WallClock
 from kbslurm.daemon.loop import Daemon
 from kbslurm.flow.place import Place
@@ -68,6 +70,26 @@ def example(path: str) -> str:
     return (ONE_FILE / "submissions" / path).read_text()
 
 
+def check_versions_and_limits(lent: Lending) -> None:
+    """What `github check` and `status` say of a repository with a run, while its backend is open."""
+    # Each run's log begins with its runner's version, which the API doesn't tell
+    backend = lent.place.backend
+    assert isinstance(backend, GithubBackend)
+    run = lent.fake.runs[-1]
+    log = run.log
+    for version, grade in (("2.326.9", "CAUTION"), ("2.327.1", "PASS")):
+        run.log = f"Current runner version: '{version}'\n".encode() + log
+        seen = {one.name: one for one in check.findings(backend, shared_folders.eval_dir())}["runner version"]
+        assert (seen.grade, seen.text.split(" ")[0]) == (grade, version)
+    url, backend.api.url = backend.api.url, "https://github.example.edu/api/v3"
+    assert [one.grade for one in check._server(backend, lent.fake.folder)] == ["FAIL"]
+    backend.api.url, run.log = url, log
+    # What is left of its limits, as the daemon publishes it for status
+    assert [one.what for one in backend.limits()] == [
+        "API calls", "creating calls per minute", "creating calls per hour",
+    ]  # fmt: skip
+
+
 def test_what_is_submitted_is_judged_there_and_has_one_verdict(stage: Stage, lent: Lending) -> None:
     right, wrong = example("accepted/accumulated.py"), example("wrong_answer/off_by_one.py")
     lent.fake.fail.append(Fault("POST", "dispatches", lose=True))  # the first one's answer never comes
@@ -75,6 +97,7 @@ def test_what_is_submitted_is_judged_there_and_has_one_verdict(stage: Stage, len
     stage.submit(wrong, by="bob")
     with running(Daemon(stage.store, [lent.place], timing=QUICK)):
         stage.wait_until(lambda: stage.open_runs() == 0)
+        check_versions_and_limits(lent)
     runs = [run for run in stage.runs() if not run["second"]]  # one that a busy machine disturbs is measured again
     logs = [run.log.decode() for run in lent.fake.runs]
     assert [(run["state"], run["verdict"]) for run in runs] == [("scored", "passed"), ("scored", "wrong")], logs
@@ -152,7 +175,9 @@ def test_check_says_what_is_missing_and_install_brings_it(tmp_path: Path, lent: 
         return said.code, {one["name"]: (one["grade"], one["text"]) for one in told["findings"]}
 
     code, findings = found()
-    assert (code, {grade for grade, _ in findings.values()}) == (0, {"PASS"}), findings
+    assert code == 0
+    assert findings.pop("runner version")[0] == "not looked at", "it is in no answer, only in the log of a run"
+    assert {grade for grade, _ in findings.values()} == {"PASS"}, findings
     assert set(findings) == {"API", "repository", "harness", "workflow", "secret", "runners"}
     whole = dict(lent.fake.files)
     lent.fake.files["kbslurm/carry.py"] += b"# edited\n"
@@ -160,6 +185,7 @@ def test_check_says_what_is_missing_and_install_brings_it(tmp_path: Path, lent: 
     lent.fake.labels, lent.fake.private = ("ubuntu-latest",), False
     code, findings = found()
     assert code == 1
+    findings.pop("runner version")
     assert {name: grade for name, (grade, _) in findings.items()} == {
         "API": "PASS",
         "repository": "CAUTION",

@@ -220,7 +220,7 @@ def test_overflows_commands_run_against_the_loopback_modal(shell: Shell, tmp_pat
     with modal.FakeModal(tmp_path / "there") as fake:
         env = {"MODAL_TOKEN_ID": modal.TOKEN[0], "MODAL_TOKEN_SECRET": modal.TOKEN[1], "MODAL_SERVER_URL": fake.url}
         said = shell.type(Guide(name="overflow"), **env)
-        assert list(fake.functions) == ["judge-H100"]
+        assert list(fake.functions) == ["judge-v2-H100"]
     assert "PASS" in said and "FAIL" not in said, said
 
 

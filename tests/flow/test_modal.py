@@ -144,7 +144,7 @@ def test_check_and_deploy_on_the_command_line(modal: FakeModal, tmp_path: Path) 
     wrong = cli("modal", "check", **{**environment(modal), "MODAL_TOKEN_ID": "ak-other"})
     assert (wrong.code, "MODAL_TOKEN_SECRET" in wrong.out) == (1, True)
     written = cli("modal", "deploy", "--to", "again", "--json", **environment(modal))
-    assert (written.code, written.json()["functions"]) == (0, ["judge-H100"]), written.err
+    assert (written.code, written.json()["functions"]) == (0, ["judge-v2-H100"]), written.err
     assert (tmp_path / "again" / "eval" / "__main__.py").is_file()
     assert (tmp_path / "again" / "told.json").read_bytes() == (modal.app / "told.json").read_bytes()
     (tmp_path / "mine").mkdir()

@@ -406,7 +406,10 @@ def test_modal_is_a_place_in_five_lines(tmp_path: Path) -> None:
     assert rows["modal.gpus"][0].startswith("H100 = { slots = 2, ")
     assert rows["MODAL_TOKEN_SECRET"] == (secret_values.MASK, "$MODAL_TOKEN_SECRET")
     facts = wiring.modal_facts(found)
-    assert {name: one["gpu"] for name, one in facts["functions"].items()} == {"judge-H100": "H100!:1", "judge-CPU": ""}
+    assert {name: one["gpu"] for name, one in facts["functions"].items()} == {
+        "judge-v2-H100": "H100!:1",
+        "judge-v2-CPU": "",
+    }
     assert facts["packages"] == ["torch==2.9.1"]
 
 

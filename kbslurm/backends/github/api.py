@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,6 +18,7 @@ import httpx
 
 from kbslurm.backends.github.deadline import Deadline, TooSlow
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
+from kbslurm.ports import LimitReport
 
 VERSION = "2026-03-10"
 OLDER = "2022-11-28"
@@ -39,6 +41,8 @@ class Token:
 
     text: str = field(repr=False)
     left: int = 1 << 30
+    most: int = 0  # as the last answer said; 0 before the first
+    resets_at: float = 0.0  # by GitHub's clock
     ready_at: float = 0.0
     why: str = ""
     limited: int = 0
@@ -165,6 +169,21 @@ class Api:
 
     # -------------------------------------------------------------------------------------------------------- inside
 
+    def limits(self) -> list[LimitReport]:
+        """What is left of GitHub's limits: of the calls an hour, by its last answers, and of those that create."""
+        told = [token for token in self.tokens if token.most and not token.refused]
+        found = []
+        if told:
+            left = sum(token.left for token in told)
+            first = datetime.fromtimestamp(min(token.resets_at for token in told), UTC)
+            found.append(LimitReport(what="API calls", left=left, most=sum(t.most for t in told), resets_at=first))
+        now, created = self._monotonic(), list(self._created)
+        for most, within_s in CREATING:
+            recent = sum(1 for at in created if at > now - within_s)
+            what = f"creating calls per {'minute' if within_s == 60.0 else 'hour'}"
+            found.append(LimitReport(what=what, left=max(0, most - recent), most=most))
+        return found
+
     def _pace(self, method: str, path: str) -> None:
         """GitHub counts what creates something by the minute and by the hour, tells neither, and locks out who exceeds
         them: the next one waits instead. Nothing was sent."""
@@ -242,9 +261,11 @@ class Api:
         return BackendTrouble(self.name, first.why, retry_after_s=wait_s, hint=hint)
 
     def _note(self, token: Token, answer: httpx.Response) -> None:
-        left = answer.headers.get("x-ratelimit-remaining", "")
-        if left.isdecimal():
-            token.left = int(left[:9])
+        told = {name: answer.headers.get(f"x-ratelimit-{name}", "") for name in ("remaining", "limit", "reset")}
+        if told["remaining"].isdecimal():
+            token.left = int(told["remaining"][:9])
+        if told["limit"].isdecimal() and told["reset"].isdecimal():
+            token.most, token.resets_at = int(told["limit"][:9]), float(told["reset"][:12])
 
     def _look_at(self, token: Token, status: int, headers: httpx.Headers, said: bytes) -> None:
         """Set aside a refused or rate-limited token; raise for server errors or a moved repository."""

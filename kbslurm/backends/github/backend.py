@@ -32,7 +32,7 @@ from kbslurm.backends.paths import NAME
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
 from kbslurm.observe.logs import teller
-from kbslurm.ports import JobSpec
+from kbslurm.ports import JobSpec, LimitReport
 from kbslurm_eval.shared.wire import ARTIFACT_CAP, REPORT_CAP
 
 tell = teller("github")
@@ -124,6 +124,10 @@ class GithubBackend:
 
     def capacity(self) -> Mapping[str, int]:
         return self.slots
+
+    def limits(self) -> Sequence[LimitReport]:
+        """What is left of GitHub's limits."""
+        return self.api.limits()
 
     def close(self) -> None:
         """Close the connections. Running jobs keep running."""

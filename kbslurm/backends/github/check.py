@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from kbslurm.backends.github import repository_files
 from kbslurm.backends.github.api import Api
 from kbslurm.backends.github.backend import WORKFLOW, GithubBackend
-from kbslurm.domain.finding import Finding, caution, failed, passed
+from kbslurm.domain.finding import Finding, caution, failed, passed, unseen
 from kbslurm.errors import BackendTrouble
 
 SECRET = "KBSLURM_RUN_KEY"
 HOSTED = ("ubuntu-", "windows-", "macos-")
+LEAST_RUNNER = (2, 327, 1)  # the first that has Node 24, which the workflow's actions run on
+LOG_CAP = 4 << 20
+_VERSION = re.compile(rb"Current runner version: '(\d+)\.(\d+)\.(\d+)'")
 INSTALL = "Run: kbslurm github install DIR in a working copy of it, then commit and push."
 
 
@@ -36,7 +40,7 @@ def findings(backend: GithubBackend, eval_dir: Path) -> Iterator[Finding]:
         return
     yield passed("API", f"{api.url} answers, {_many(api)}")
     yield _privacy(api.repository, private=answer.data.get("private") is True)
-    for look in (_files, _workflow, _secret, _labels):
+    for look in (_server, _files, _workflow, _secret, _labels, _runner_version):
         try:
             yield from look(backend, eval_dir)
         except BackendTrouble as error:
@@ -58,6 +62,50 @@ def _privacy(repository: str, *, private: bool) -> Finding:
         f"{repository} is public: its runs get no hidden cases, and nothing from there ranks",
         "Make it private, or use another repository.",
     )
+
+
+def _server(backend: GithubBackend, _: Path) -> Iterator[Finding]:
+    """Enterprise Server's API is below /api/v3; github.com's and its regions' isn't."""
+    if backend.api.url.endswith("/api/v3"):
+        yield failed(
+            "artifacts",
+            "GitHub Enterprise Server doesn't take artifacts of actions/upload-artifact v4 and newer: no result comes",
+            "Use a repository at github.com, or ask its administrators when it supports them.",
+        )
+
+
+def _runner_version(backend: GithubBackend, _: Path) -> Iterator[Finding]:
+    """The API tells no runner's version; each job's log begins with it."""
+    if all(any(label.startswith(HOSTED) for label in labels) for labels in backend.gpus.values()):
+        return
+    least = ".".join(map(str, LEAST_RUNNER))
+    found = _VERSION.search(_newest_log(backend.api))
+    if found is None:
+        yield unseen(
+            "runner version",
+            "is in the log of a run, and there is none yet",
+            f"Use {least} or newer (./run.sh --version).",
+        )
+        return
+    version = tuple(map(int, found.groups()))
+    told = ".".join(map(str, version))
+    if version >= LEAST_RUNNER:
+        yield passed("runner version", f"{told} ran the newest run")
+    else:
+        text = f"{told} ran the newest run; the workflow's actions need {least} or newer"
+        yield caution("runner version", text, "Update that runner, or let it update itself.")
+
+
+def _newest_log(api: Api) -> bytes:
+    """The log of the newest run's first job; empty if there is none."""
+    path, key = f"/actions/workflows/{WORKFLOW}/runs", "workflow_runs"
+    for after in ("/actions/runs/{}/jobs", ""):
+        answer = api.get(path, per_page=1)
+        listed = answer.data.get(key) if answer.status == 200 and isinstance(answer.data, Mapping) else None
+        if not listed or not isinstance(listed, list):
+            return b""
+        path, key, number = after.format(listed[0].get("id")), "jobs", listed[0].get("id")
+    return api.bytes_of(f"/actions/jobs/{number}/logs", LOG_CAP) or b""
 
 
 def _files(backend: GithubBackend, eval_dir: Path) -> Iterator[Finding]:

@@ -310,7 +310,8 @@ class ModalBackend:
         """The meaning of a refusal, or no answer, before anything was sent."""
         match trouble.status:
             case "NOT_FOUND":
-                return self._refused(f"the app {self.app} doesn't have this function", DEPLOY)
+                why = f"the app {self.app} isn't of this kbslurm or lacks the GPU type: run kbslurm modal deploy"
+                return self._refused(why, DEPLOY)
             case "UNAUTHENTICATED" | "PERMISSION_DENIED":
                 hint = "Set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET to a token that can use the app."
                 said = f"the token was rejected: {trouble.said}"
@@ -447,8 +448,9 @@ class ModalBackend:
 
 
 def function_name(gpu: str) -> str:
-    """The name of this GPU type's function in the app."""
-    return "judge-" + "".join(one if one.isalnum() or one in "-_" else "-" for one in gpu)
+    """The name of this GPU type's function in the app. It names the payload's version: a function that can't read what
+    we send isn't found, so nothing is sent to it."""
+    return f"judge-v{PAYLOAD_VERSION}-" + "".join(one if one.isalnum() or one in "-_" else "-" for one in gpu)
 
 
 def _call_of(attempt: OpenAttempt) -> str:

@@ -37,6 +37,12 @@ def site_init(
         int | None, typer.Option("--count", min=1, help="How many GPUs of each type may be used at once.")
     ] = None,
     bin_dir: Annotated[str, typer.Option("--bin-dir", help="The folder of Slurm's commands, if not in PATH.")] = "",
+    rest: Annotated[
+        str, typer.Option("--rest", metavar="URL", help="Ask slurmrestd at this address instead of commands here.")
+    ] = "",
+    token_command: Annotated[
+        str, typer.Option("--token-command", help="What prints its token (else it is in SLURM_JWT).")
+    ] = "",
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     as_json: Json = False,
 ) -> int:
@@ -47,18 +53,22 @@ def site_init(
     from kbslurm import wiring
     from kbslurm.backends.slurm.doctor import site_file, survey
     from kbslurm.config import sites
+    from kbslurm.domain.site import Submission
 
     if out is not None and out.exists() and not force:
         raise Invalid(f"{out} already exists", hint="Choose another name, or pass --force.")
+    submit = Submission(via="rest", url=rest, token_command=token_command) if rest else None
     program = shutil.which("apptainer") or shutil.which("singularity") or ""
     try:
         commands = wiring.commands_here(
-            configuration(), name or (out.stem if out else "here"), bin_dir=bin_dir, wait_s=BUDGET_WAIT_S
+            configuration(), name or (out.stem if out else "here"), bin_dir=bin_dir, submit=submit, wait_s=BUDGET_WAIT_S
         )
         found = survey.survey(commands, user=getpass.getuser(), program=program)
     except BackendRefused:
         raise
     except BackendTrouble as error:
+        if rest:
+            raise
         raise NotFound(
             "Slurm", f"on {socket.gethostname()}", hint=f"Use a login node, or --bin-dir ({error.message})."
         ) from None
@@ -73,6 +83,8 @@ def site_init(
         image=image,
         checked_on=datetime.now(UTC).date().isoformat(),
         bin_dir=bin_dir,
+        rest=rest,
+        token_command=token_command,
         gpus=tuple(gpu or ()),
         counts=counts,
     )

@@ -75,6 +75,7 @@ def _shown(found: Status, as_json: bool) -> None:
         say(f"{printing.escape(where)}: {printing.escape(row['reason'])}", soft_wrap=True)
     for row in found.places:
         _say_place(say, row)
+        _say_limits(say, row)
         _say_breaker(say, row, found.overflow)
     if rule := found.overflow.get("rule"):
         say(f"[bold]overflow[/]  {printing.escape(rule)}", soft_wrap=True)
@@ -110,6 +111,16 @@ def _say_place(say: Callable[..., None], row: Mapping[str, Any]) -> None:
         way = f" through {printing.escape(pace['way'])}" if pace.get("way") else ""
         every = printing.span(pace["interval_s"])
         say(f"{name}: {pace['calls']} scheduler calls{way}, {left}; polled every {every}{slow}")
+
+
+def _say_limits(say: Callable[..., None], row: Mapping[str, Any]) -> None:
+    """What is left of a service's own limits, by the last answers."""
+    told = []
+    for one in row.get("limits") or ():
+        until = f", until {printing.when(datetime.fromisoformat(one['resets_at']))}" if one["resets_at"] else ""
+        told.append(f"{one['left']} of {one['most']} {one['what']}{until}")
+    if told:
+        say(f"{printing.escape(row['backend'])}: left are {printing.escape('; '.join(told))}", soft_wrap=True)
 
 
 def _say_breaker(say: Callable[..., None], row: Mapping[str, Any], overflow: Mapping[str, Any]) -> None:

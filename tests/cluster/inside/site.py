@@ -19,7 +19,8 @@ from kbslurm.domain.run import JobName
 from kbslurm.domain.site import Site
 from kbslurm.flow.script import harness_folder, script_for, supervisor_digest
 from kbslurm.ports import JobSpec
-from tests.cluster.run_inside import PACE
+from tests.cluster.conf_slurm import REST_SOCKET
+from tests.cluster.run_inside import PACE, VIA
 from tests.contract.backend_suite import REPOSITORY
 
 SITE = """\
@@ -67,6 +68,14 @@ calls_per_minute = 60000
 """
 
 
+REST = f"""
+[submit]
+via = "rest"
+url = "unix:{REST_SOCKET}"
+token_command = "scontrol token lifespan=3600"
+"""
+
+
 def at_default_pace() -> bool:
     """Whether the walks go at the pace that an admin starts with, in real time: `make test-faults`."""
     return os.environ.get(PACE) == "default"
@@ -92,7 +101,7 @@ def site_text(
         isolation=isolation if isolation is not None else 0 if bare else 2,
         memory=memory,
         start="2s" if bare else start,
-        more=more,
+        more=more + (REST if os.environ.get(VIA) == "rest" and "[submit]" not in more else ""),
         poll="" if at_default_pace() else QUICK_POLL,
         delay="" if at_default_pace() else "visibility_delay = 0",
     )

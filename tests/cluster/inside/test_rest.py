@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -27,7 +29,7 @@ from kbslurm.domain.site import Site, Submission
 from kbslurm.errors import BackendRefused, BackendUnclear
 from tests.cluster.conf_slurm import REST_PORT, REST_SOCKET
 from tests.cluster.inside import control
-from tests.cluster.inside.site import SlurmCase, site_at
+from tests.cluster.inside.site import REST, SlurmCase, site_at
 from tests.contract.backend_suite import (
     BackendContract,
     attempt_of,
@@ -39,16 +41,9 @@ from tests.contract.backend_suite import (
     wait_until,
 )
 
-SUBMIT = f"""
-[submit]
-via = "rest"
-url = "unix:{REST_SOCKET}"
-token_command = "scontrol token lifespan=3600"
-"""
-
 
 def rest_site(root: Path, **options: object) -> Site:
-    return site_at(root, runtime="none", more=SUBMIT, **options)
+    return site_at(root, runtime="none", more=REST, **options)
 
 
 def with_submit(site: Site, **changed: str) -> Site:
@@ -313,3 +308,30 @@ def test_the_doctor_names_the_way_the_version_and_the_token(case: SlurmCase) -> 
         for one in login_node.login_findings(dataclasses.replace(checkup, site=away, commands=commands_of(away)))
     }
     assert (found["slurmrestd"].grade, "Connection refused" in found["slurmrestd"].text) == ("FAIL", True)
+
+
+def kbslurm(*words: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "kbslurm", *words]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=400, check=False)
+
+
+def test_a_site_is_described_checked_and_probed_through_it(case: SlurmCase) -> None:
+    file = case.folder / "sites" / "first.toml"
+    way = ("--rest", f"unix:{REST_SOCKET}", "--token-command", "scontrol token lifespan=3600")
+    where = ("--out", str(file), "--shared-root", str(case.folder / "root"), "--image-dir", "/opt/kb/images")
+    done = kbslurm("site", "init", *way, *where, "--image", "cpu", "--gpu", "A100", "--count", "1")
+    assert done.returncode == 0, done.stderr
+    assert "accounting = true" in file.read_text()
+    checked = kbslurm("site", "check", str(file))
+    assert (checked.returncode, "slurmrestd at" in checked.stdout) == (0, True), checked.stderr
+    file.write_text(file.read_text().replace("[gpus.A100]", '[gpus.A100]\noptions = ["--gpu_cmode=shared"]'))
+    refused = kbslurm("site", "check", str(file))
+    assert (refused.returncode, "no field for --gpu_cmode" in refused.stderr) == (2, True), refused.stderr
+    file.write_text(file.read_text().replace('options = ["--gpu_cmode=shared"]', ""))
+    probed = kbslurm("doctor", "--site", str(file), "--live", "--json")
+    found = {one["name"]: one for one in json.loads(probed.stdout)["findings"]}
+    # the GPUs here are fake: a file that says nvidia is told so, and nothing else is wrong
+    assert {one["name"] for one in found.values() if one["grade"] == "FAIL"} == {"GPU", "GPU in the container"}, found
+    assert "container" in found, "a job ran"
+    away = kbslurm("site", "init", "--rest", "http://127.0.0.1:1", *way[2:])
+    assert (away.returncode, "Connection refused" in away.stderr) == (6, True), away.stderr

@@ -296,7 +296,8 @@ class FakeGithub:
                 self.etags += 1
                 answer = _Response(304, b"")
             answer.headers["etag"] = etag
-        answer.headers.setdefault("x-ratelimit-remaining", "4000")
+        for name, told in (("remaining", "4000"), ("limit", "5000"), ("reset", "1893456000")):
+            answer.headers.setdefault(f"x-ratelimit-{name}", told)
         if fault is not None:
             answer.lost, answer.drips_s = fault.lose, fault.drips_s
             answer.body = answer.body if fault.body is None else fault.body

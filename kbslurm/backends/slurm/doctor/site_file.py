@@ -81,6 +81,8 @@ class Wishes:
     image: str = ""
     checked_on: str = ""
     bin_dir: str = ""
+    rest: str = ""
+    token_command: str = ""
     gpus: tuple[str, ...] = field(default=())
     counts: Mapping[str, int] = field(default_factory=dict)
 
@@ -128,6 +130,12 @@ def _head(found: Survey, wishes: Wishes) -> Iterator[str]:
     yield from ("", "[container]", f"runtime = {_quoted(found.runtime or 'apptainer')}")
     if found.program and not found.program.startswith(("/usr/bin/", "/bin/", "/usr/local/bin/")):
         yield f"program = {_quoted(found.program)}"
+    if wishes.rest:
+        yield from ("", "[submit]", 'via = "rest"', f"url = {_quoted(wishes.rest)}")
+        if wishes.token_command:
+            yield f"token_command = {_quoted(wishes.token_command)}"
+        else:
+            yield "# ? token_command or token_file; without either the token is in SLURM_JWT"
     yield from ("", "[slurm]", f"accounting = {str(found.accounting).lower()}")
     if wishes.bin_dir:
         yield f"bin_dir = {_quoted(wishes.bin_dir)}"

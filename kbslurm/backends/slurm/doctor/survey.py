@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from kbslurm.backends.slurm.commands import Commands
 from kbslurm.backends.slurm.doctor.partitions import GRES_FORMAT, Partition, read_partitions
-from kbslurm.domain.site import Paths, Scheduler, Site
+from kbslurm.domain.site import Paths, Scheduler, Site, Submission
 from kbslurm.errors import BackendTrouble
 
 ACCOUNT_FIELDS = "Account,Partition,QOS"
@@ -74,14 +74,23 @@ def read_accounts(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(accounts), tuple(qos)
 
 
-def without_a_file(name: str, *, bin_dir: str = "") -> Site:
-    """A site of which only the commands are known yet."""
-    return Site(name=name, paths=Paths(shared_root=PurePosixPath("/")), slurm=Scheduler(bin_dir=bin_dir), gpus={})
+def without_a_file(name: str, *, bin_dir: str = "", submit: Submission | None = None) -> Site:
+    """A site of which only the way to its scheduler is known yet."""
+    return Site(
+        name=name,
+        paths=Paths(shared_root=PurePosixPath("/")),
+        slurm=Scheduler(bin_dir=bin_dir),
+        submit=submit or Submission(),
+        gpus={},
+    )
 
 
 def survey(commands: Commands, *, user: str, program: str = "") -> Survey:
     """Query the cluster. BackendTrouble if there is no Slurm here; other unanswered queries are recorded, not fatal."""
-    version = read_version(commands.run("sinfo", ["-V"]).out)
+    answer = commands.run("sinfo", ["-V"])
+    if lapse := commands.lapse_in(answer.status, answer.err):
+        raise BackendTrouble(commands.site.name, lapse)
+    version = read_version(answer.out)
     cannot: list[str] = []
 
     def asked(tool: str, *arguments: str) -> str:

@@ -135,6 +135,8 @@ class RestCommands(Commands):
             case "scontrol", ["show", "reservation", "--oneliner"]:
                 now = self._wall()
                 return _lines(text.reservation_line(one, now) for one in self._all("reservations", limit_s))
+            case "scontrol", ["show", "config"]:
+                return text.settings(self._ask("GET", "ping/", limit_s).data.get("meta"))
             case "sinfo", ["-V"]:
                 self._ask("GET", "ping/", limit_s)
                 return f"slurm {self.connection.release}\n"

@@ -100,6 +100,16 @@ def reservation_line(told: Mapping[str, Any], now: float) -> str:
     )
 
 
+def settings(meta: Any) -> str:
+    """The two lines of `scontrol show config` that slurmrestd tells beside each answer."""
+    told = meta if isinstance(meta, Mapping) else {}
+    storage, cluster = (
+        plain(_part(told, "plugin").get("accounting_storage")),
+        plain(_part(told, "slurm").get("cluster")),
+    )
+    return f"AccountingStorageType = {storage or '(null)'}\nClusterName = {cluster or '(null)'}\n"
+
+
 def plain(told: Any) -> str:
     """A text on one line."""
     return " ".join(str(told or "").split())
