@@ -80,7 +80,7 @@ def create_app(context: Context, *, more: Sequence[APIRouter] = ()) -> FastAPI:
     app.add_exception_handler(UnicodeError, of_unkeepable_text)
     app.add_exception_handler(Exception, of_a_bug)
     server = context.config.server
-    app.add_middleware(PagesInTurn)
+    app.add_middleware(PagesInTurn, entrance=context.connections.entrance)
     app.add_middleware(Guarded, context=context, names=HostNames(server))
     app.add_middleware(
         RateLimiter,

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from kbslurm.api.addresses import Network, address, is_in, key
+from kbslurm.api.entrance import Entrance
 from kbslurm.config.sections.server import ServerSection
 from kbslurm.errors import Refused
 
@@ -41,6 +42,9 @@ class Connection(Protocol):
 
     def drop(self) -> None:
         """End it now."""
+
+    def enter(self) -> bool:
+        """Take up the request that has arrived on it. Whether its answer is now being made."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +82,7 @@ class Connections:
         turned_away: Callable[[Why], None] = lambda why: None,
     ) -> None:
         self.limits, self._trusted, self.turned_away = limits, trusted, turned_away
+        self.entrance = Entrance()
         self._all: set[Connection] = set()
         self._direct: Tally[str] = Tally()
         self._unfinished: Tally[str] = Tally()
@@ -135,6 +140,7 @@ class Connections:
     def leave(self, connection: Connection) -> None:
         """It is over. Safe to repeat."""
         self._all.discard(connection)
+        self.entrance.leave(connection)
         self.has_head(connection)
         if connection.is_direct:
             connection.is_direct = False

@@ -1,50 +1,28 @@
-"""Pages take turns, so that a crowd of browsers doesn't keep clients that poll waiting."""
+"""Pages are made a few at a time (see `entrance`). A page's turn ends when its answer begins, so a browser that reads
+slowly holds up nobody."""
 
 from __future__ import annotations
 
-import asyncio
-
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-AT_ONCE = 8  # half of the threads: the other half is for everybody else
-BOARDS_AT_ONCE = 32  # these share their looks at the database
-BOARDS, OTHERS = "/board/", "/problem/"
+from kbslurm.api.entrance import Entrance
+from kbslurm.api.protocol import connection_of
 
 
 class PagesInTurn:
-    """Around the app: a few pages are made at a time, in the order in which they were asked for.
+    """Around the app."""
 
-    Everything else passes: it waits for a few pages at most, however many have been asked for. A turn ends when the
-    answer begins, so a browser that reads slowly holds up nobody.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-        self._boards, self._others = asyncio.Semaphore(BOARDS_AT_ONCE), asyncio.Semaphore(AT_ONCE)
+    def __init__(self, app: ASGIApp, *, entrance: Entrance) -> None:
+        self.app, self._entrance = app, entrance
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        turns = self._turns_of(scope["path"]) if scope["type"] == "http" else None
-        if turns is None:
+        connection = connection_of(scope) if scope["type"] == "http" else None
+        if connection is None:
             await self.app(scope, receive, send)
             return
-        has_turn: bool = await turns.acquire()
-
-        def end_turn() -> None:
-            nonlocal has_turn
-            if has_turn:
-                has_turn = False
-                turns.release()
 
         async def sent(message: Message) -> None:
-            end_turn()
+            self._entrance.leave(connection)
             await send(message)
 
-        try:
-            await self.app(scope, receive, sent)
-        finally:
-            end_turn()
-
-    def _turns_of(self, path: str) -> asyncio.Semaphore | None:
-        if path.startswith(BOARDS):
-            return self._boards
-        return self._others if path == "/" or path.startswith(OTHERS) else None
+        await self.app(scope, receive, sent)

@@ -48,6 +48,7 @@ class WatchedProtocol(H11Protocol):
     is_direct = False
     is_in_reserve = False
     is_streaming = False
+    _is_outside = False
     _head_timer: Timer | None = None
     _read_timer: Timer | None = None
 
@@ -67,7 +68,32 @@ class WatchedProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._look(began=True)
+        if not self._is_outside:
+            self._look(began=True)
+
+    def handle_events(self) -> None:
+        """What has arrived belongs to the request that is being answered, or is another that waits for its turn."""
+        request: RequestResponseCycle | None = self.cycle
+        arrived = self.conn.trailing_data[0]
+        if not arrived or (request is not None and not request.response_complete):
+            super().handle_events()
+            return
+        if self._is_outside or not self.among.entrance.come(self, arrived):
+            self._is_outside = True
+            self._stop_waiting()  # whoever sent it now waits for us
+            self.flow.pause_reading()
+
+    def enter(self) -> bool:
+        """Take up the request that has arrived. Whether its answer is now being made, and nothing of it is still to
+        come."""
+        was_outside, self._is_outside = self._is_outside, False
+        if was_outside:
+            self.flow.resume_reading()
+        super().handle_events()
+        if was_outside:
+            self._look(began=True)
+        request: RequestResponseCycle | None = self.cycle
+        return request is not None and not request.response_complete and not request.more_body
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """Whoever has sent a whole request and says that nothing more comes still gets the answer, and then the close.
@@ -81,8 +107,10 @@ class WatchedProtocol(H11Protocol):
         return True
 
     def on_response_complete(self) -> None:
+        self.among.entrance.leave(self)
         super().on_response_complete()
-        self._look(began=bool(self.conn.trailing_data[0]))
+        if not self._is_outside:
+            self._look(began=bool(self.conn.trailing_data[0]))
 
     def send_400_response(self, msg: str) -> None:
         """What came isn't HTTP. A request that it came in the middle of is over, and whoever was answered already, or

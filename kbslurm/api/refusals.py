@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
 from urllib.parse import quote
 
 from fastapi import Request, Response
@@ -12,15 +10,14 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 from starlette.routing import Match
 
+from kbslurm.api import invalid_values
 from kbslurm.api.answers import Ascii
 from kbslurm.api.pages.rendering import page_of_error
 from kbslurm.api.rate_limits import is_known
-from kbslurm.domain import contest
 from kbslurm.errors import BackendTrouble, KbslurmError, Misconfigured, NoHost, QuotaSpent, Unauthenticated
 from kbslurm.observe.logs import teller
 
 tell = teller("api")
-WORDS = {"leaderboard_name": "leaderboard", "user_id": "person", "gpu": "gpus"}  # one word for what has several names
 KIND = "X-Kbslurm-Error"  # the error's name in kbslurm/errors.py, for clients that show it
 
 
@@ -68,16 +65,8 @@ async def of_our_error(request: Request, error: Exception) -> Response:
 
 async def of_invalid_values(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    told = [_told(row) for row in error.errors()]
+    told = [invalid_values.sentence(row) for row in error.errors()]
     return refusal(request, "; ".join(told)[:1000] or "the request can't be read", 422)
-
-
-def _told(row: Mapping[str, Any]) -> str:
-    """One value that isn't valid, in the words of the acts that check the same."""
-    where = [part for part in row["loc"] if isinstance(part, str)]
-    if row["type"] == "string_too_long":
-        return contest.too_long(WORDS.get(where[-1], where[-1]), len(row["input"]), row["ctx"]["max_length"])
-    return f"{'.'.join(str(part) for part in row['loc'])}: {row['msg']}"
 
 
 async def of_http_error(request: Request, error: Exception) -> Response:

@@ -6,10 +6,14 @@ import difflib
 import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
+from typing import Literal, assert_never, get_args
 from zoneinfo import ZoneInfo
 
 from kbslurm.domain.access import Visibility
 from kbslurm.errors import Invalid, NotFound
+
+Provider = Literal["discord", "github", "oidc"]
+ACCOUNT_PROVIDERS: tuple[Provider, ...] = get_args(Provider)
 
 # Words that popcorn-cli's paths use in place of a board name.
 RESERVED_NAMES = frozenset({"admin", "submission", "user", "auth", "health", "leaderboards", "gpus"})
@@ -22,6 +26,8 @@ MOST_GPUS = 100
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*\Z")
 _ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\Z")
 _GPU = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+_PROVIDERS_NUMBER = re.compile(r"[1-9][0-9]{0,19}\Z")  # of Discord, of GitHub
+_PROVIDERS_SUBJECT = re.compile(r"[\x21-\x7e]{1,255}\Z")  # OpenID Connect's: at most 255 ASCII characters
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}\Z")
 _ONE_DIGIT_HOUR = re.compile(r"(\d{4}-\d{2}-\d{2} )(\d:\d{2}.*)")
 _END_OF_DAY = time(23, 59, 59)
@@ -74,6 +80,43 @@ def cluster_account(text: str) -> str:
             hint=f"Use at most {NAME_CAP} letters and digits, and . _ - after the first; see sacctmgr show assoc.",
         )
     return name
+
+
+def account(text: str) -> tuple[Provider, str]:
+    """An account's provider, and what that calls the person; Invalid if it isn't discord:ID, github:ID or
+    oidc:SUBJECT."""
+    provider, _, name = text.partition(":")
+    for known in ACCOUNT_PROVIDERS:
+        if provider == known:
+            return known, account_at(known, name)
+    raise Invalid(f"{shown(text)} isn't a valid account", hint="Write discord:ID, github:ID or oidc:SUBJECT.")
+
+
+def account_at(provider: Provider, name: str) -> str:
+    """What this provider calls the person, as written, or Invalid: a mistyped one would be nobody's, forever."""
+    match provider:
+        case "discord" | "github":
+            called = {"discord": "Discord", "github": "GitHub"}[provider]
+            if not _PROVIDERS_NUMBER.match(name):
+                how = {
+                    "discord": "Copy it with Copy User ID, in Discord's developer mode.",
+                    "github": "It is the id at https://api.github.com/users/NAME.",
+                }[provider]
+                raise Invalid(f"{shown(name)} isn't a {called} ID: that is a number, not a name", hint=how)
+        case "oidc":
+            if not _PROVIDERS_SUBJECT.match(name):
+                raise Invalid(
+                    f"{shown(name)} isn't a subject of OpenID Connect",
+                    hint="Write oidc: and the provider's sub claim: at most 255 ASCII characters without spaces.",
+                )
+        case _:
+            assert_never(provider)
+    return name
+
+
+def shown(text: str) -> str:
+    """Somebody's text in a sentence: quoted, and not all of it if it is long."""
+    return repr(text if len(text) <= 2 * NAME_CAP else f"{text[: 2 * NAME_CAP]}…")
 
 
 def gpu_name(text: str) -> str:

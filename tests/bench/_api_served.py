@@ -16,7 +16,7 @@ from kbslurm.api.answers import Ascii
 from kbslurm.api.app import create_app
 from kbslurm.api.identity import Sender
 from kbslurm.api.parameters import Number
-from kbslurm.api.server import Serving, context_of
+from kbslurm.api.server import Serving, context_of, settle
 from kbslurm.config import settings
 from kbslurm.store.postgres import PostgresStore
 
@@ -37,6 +37,7 @@ def main() -> None:
     with PostgresStore(url) as store:
         context = context_of(settings.load(file, {"DATABASE_URL": url}, cwd=folder), store)
         with Serving(context, host="127.0.0.1", port=0, app=create_app(context, more=[router])) as serving:
+            settle()
             print(serving.url, flush=True)
             sys.stdin.read()
 

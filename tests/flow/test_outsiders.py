@@ -230,3 +230,43 @@ def test_an_upload_without_an_end_leaves_no_file_open(api: ServedApi, http: http
     body = b'--b\r\nContent-Disposition: form-data; name="file"; filename="p.zip"\r\n\r\n' + b"z" * 2_000_000
     answer = http.post("/admin/leaderboards/upload?name=new", content=body, headers=headers)
     assert answer.status_code == 400
+
+
+# --------------------------------------------------------------------------------------------------------- plain words
+
+TWICE = "x" * 200
+NOT_VALID: dict[str, tuple[str, str, dict[str, object], int, str]] = {
+    "a number": ("GET", "/user/submissions/x", {}, 422, "the submission number must be a whole number, not 'x'"),
+    "its least": ("GET", "/user/submissions?limit=0", {}, 422, "limit must be at least 1, not '0'"),
+    "its most": ("GET", "/user/submissions?limit=101", {}, 422, "limit must be at most 100, not '101'"),
+    "a word": ("GET", "/auth/init?provider=x", {}, 422, "provider must be 'discord' or 'github', not 'x'"),
+    "a switch": ("GET", "/events?stream=perhaps", {}, 422, "stream must be true or false, not 'perhaps'"),
+    "no body": ("POST", "/user/join", {}, 422, "the request has no body; send a JSON object"),
+    "no field": ("POST", "/user/join", {"json": {}}, 422, "code is missing"),
+    "no text": ("POST", "/user/join", {"json": {"code": 7}}, 422, "code must be text, not 7"),
+    "null": ("POST", "/user/join", {"json": {"code": None}}, 422, "code must be text, not null"),
+    "a list": ("POST", "/user/join", {"json": [1]}, 422, "the body must be a JSON object, not a list"),
+    "broken": ("POST", "/user/join", {"content": b'{"a"'}, 422, "the body isn't valid JSON"),
+    "empty": ("POST", "/admin/users", {"json": {"name": ""}}, 422, "name is empty"),
+    "long": ("POST", "/admin/users", {"json": {"name": TWICE + "x"}}, 422, "name is too long: 201 characters"),
+    "a role": ("POST", "/admin/users", {"json": {"name": "z", "role": "king"}}, 422, "role must be 'owner', 'staff'"),
+    "an account": ("POST", "/admin/users/ada/accounts", {"json": {"account": "github:abc"}}, 400, "isn't a GitHub ID"),
+    "a person": (
+        "POST", "/admin/people", {"json": {"name": "z", "provider": "github", "account": "abc"}}, 400,
+        "'abc' isn't a GitHub ID: that is a number, not a name",
+    ),
+}  # fmt: skip
+
+
+def test_what_is_not_valid_is_told_in_plain_words(api: ServedApi, http: httpx.Client) -> None:
+    token = api.client("ada").cli_id or ""
+    for name, (method, path, sent, status, why) in NOT_VALID.items():
+        headers = {"X-Popcorn-Cli-Id": token, "Content-Type": "application/json"}
+        if path.startswith(("/admin", "/events")):
+            headers = {"Authorization": f"Bearer {ADMIN}", "Content-Type": "application/json"}
+        answer = http.request(method, path, headers=headers, **sent)  # type: ignore[arg-type]
+        told = answer.json()
+        assert answer.status_code == status and set(told) == {"detail"}, (name, answer.text)
+        assert why in told["detail"] and "\n" not in told["detail"], (name, told)
+        assert not any(words in told["detail"] for words in ("Input should", "Field required", "valid string")), told
+    assert api.store.people.get(api.store.people.ensure("ada").id).github_id is None

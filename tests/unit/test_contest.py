@@ -8,6 +8,7 @@ import pytest
 
 from kbslurm.domain.contest import (
     RESERVED_NAMES,
+    account,
     as_known,
     board_name,
     closed,
@@ -136,3 +137,32 @@ def test_gpus_are_ascii_and_found_in_any_case() -> None:
     with pytest.raises(NotFound, match="no GPU 'B200'") as found:
         known_gpu("B200", ["A100", "H100"])
     assert found.value.hint == "Choose one of: A100, H100."
+
+
+@pytest.mark.parametrize("text", ["discord:81384788765712384", "github:9", "oidc:ada@example.edu", "oidc:a:b"])
+def test_an_account_is_a_provider_and_its_name_for_the_person(text: str) -> None:
+    assert ":".join(account(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("github:abc", "'abc' isn't a GitHub ID: that is a number, not a name"),
+        ("discord:ada#1", "'ada#1' isn't a Discord ID"),
+        ("github:", "'' isn't a GitHub ID"),
+        ("github:007", "'007' isn't a GitHub ID"),
+        ("discord:²", "isn't a Discord ID"),
+        ("discord:" + "1" * 21, "isn't a Discord ID"),
+        ("github: 7", "isn't a GitHub ID"),
+        ("oidc:", "isn't a subject of OpenID Connect"),
+        ("oidc:a b", "isn't a subject of OpenID Connect"),
+        ("oidc:" + "x" * 256, "…' isn't a subject of OpenID Connect"),
+        ("ada", "'ada' isn't a valid account"),
+        ("GitHub:7", "isn't a valid account"),
+        ("", "isn't a valid account"),
+    ],
+)
+def test_a_mistyped_account_is_refused_in_a_sentence(text: str, why: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        account(text)
+    assert why in refused.value.message and refused.value.hint and "\n" not in refused.value.message

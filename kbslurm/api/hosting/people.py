@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any
 
 from kbslurm.api.hosting.host_acts import HostActs
 from kbslurm.domain import access, contest
@@ -75,13 +75,11 @@ class PeopleActs(HostActs):
         """Link an account to a person: discord:ID, github:ID, or oidc:SUBJECT of the university's provider."""
         person = self._theirs(whom)
         contest.within("account", account, contest.ACCOUNT_CAP)
-        provider, _, number = account.partition(":")
-        if provider not in ("discord", "github", "oidc") or not number:
-            raise Invalid(f"{account!r} isn't a valid account", hint="Write discord:ID, github:ID or oidc:SUBJECT.")
+        provider, name = contest.account(account)
         if provider == "oidc":
-            self.store.people.link_subject(person.id, self._issuer(), number)
+            self.store.people.link_subject(person.id, self._issuer(), name)
         else:
-            self.store.people.link_account(person.id, cast("Literal['discord', 'github']", provider), number)
+            self.store.people.link_account(person.id, provider, name)
         self.store.events.audit(self.by, "link", f"person:{person.id}", {"account": account}, now=self.now)
         return told(self.store.people.get(person.id))
 

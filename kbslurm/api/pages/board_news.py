@@ -19,7 +19,7 @@ from kbslurm.observe.logs import teller
 tell = teller("api")
 PULSE_S = 5.0
 QUIET_S = 1.0  # an open page is sent at most one change in this time
-AT_A_TIME, PAUSE_S = 16, 0.01  # 500 readers take a third of a second, and other calls come in between
+AT_A_TIME, PAUSE_S = 4, 0.0025  # 500 readers take half a second, and other calls come in between
 
 
 class Channel:

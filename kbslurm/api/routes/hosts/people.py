@@ -14,6 +14,7 @@ from kbslurm.api.identity import Sender
 from kbslurm.api.parameters import Limit, Whom
 from kbslurm.api.person_json import person_told
 from kbslurm.contract.people import Banned, Link, NewPerson, People, PersonTold
+from kbslurm.domain import contest
 from kbslurm.errors import NoHost
 
 
@@ -34,9 +35,8 @@ def add_people(router: APIRouter, context: Context, histories: waiting.Histories
     def people(wanted: NewPerson, sender: Sender) -> Ascii:
         """The person with this account, created if needed: for the bot, whose users are authenticated."""
         by = identity.host(context, sender)
-        person = context.store.people.for_account(
-            wanted.provider, wanted.account, wanted.name, by=by, now=context.clock.now()
-        )
+        account = contest.account_at(wanted.provider, wanted.account)
+        person = context.store.people.for_account(wanted.provider, account, wanted.name, by=by, now=context.clock.now())
         return Ascii(person_told(person))
 
     @router.get("/people/{user_id}", responses=answers(PersonTold, *HOSTS_FAILURES))
