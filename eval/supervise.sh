@@ -386,6 +386,23 @@ runner() {
         "$IMAGE" "$@" python3 -I -B /eval --runner /link
 }
 
+# kernel_had_no_memory: whether the kernel ended a process of this job's control group for the group's memory use. It takes
+# the largest one, and the judge lives on; without this it sees no more than a signal.
+kernel_had_no_memory() {
+    while IFS=: read -r _ kind group; do
+        case ,$kind, in
+            *,memory,*) counts=/sys/fs/cgroup/memory$group/memory.oom_control ;;
+            ,,) counts=/sys/fs/cgroup$group/memory.events ;;
+            *) continue ;;
+        esac
+        [ -r "$counts" ] || continue
+        while read -r what count; do
+            [ "$what" = oom_kill ] && [ "$count" -gt 0 ] && return 0
+        done <"$counts"
+    done </proc/self/cgroup
+    return 1
+}
+
 # start_runner N WORD...: with a profiler's words around it a runner is timed for nobody
 start_runner() {
     N=$1
@@ -410,6 +427,10 @@ start_runner() {
         wait "$pid"
         ended=$?
         kill -KILL -- "-$pid" 2>/dev/null
+        if [ "$ended" = 137 ] && kernel_had_no_memory; then
+            note "$DIR/claim/no_memory" 1
+            put "$SHM/ask/run.$N.memory" 1
+        fi
         put "$SHM/ask/run.$N.status" "$ended"
     ) 2>/dev/null &
 }

@@ -105,6 +105,14 @@ class TellsProgress(Protocol):
 
 
 @runtime_checkable
+class TellsMemory(Protocol):
+    """A backend whose jobs can have less memory than they need, so that the kernel ends a submission that may go on."""
+
+    def ran_out_with_mb(self, name: JobName) -> int | None:
+        """The memory that this job was given, if the kernel ended a process of it for that; else None."""
+
+
+@runtime_checkable
 class TellsDoubts(Protocol):
     """A backend that says why a poll concluded nothing about an attempt."""
 

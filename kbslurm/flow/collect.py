@@ -28,7 +28,7 @@ from kbslurm.flow import score
 from kbslurm.flow.place import Place
 from kbslurm.observe.crash_points import crash_point
 from kbslurm.observe.logs import teller
-from kbslurm.ports import Attempts, LeavesArtifacts, Results, TellsDoubts, TellsProgress
+from kbslurm.ports import Attempts, LeavesArtifacts, Results, TellsDoubts, TellsMemory, TellsProgress
 
 tell = teller("collect")
 
@@ -184,7 +184,8 @@ def _read(store: Results, place: Place, attempt: OpenAttempt, now: datetime) -> 
         return end_cancelled(store.attempts, attempt, now)
     brought, peak = partial(_artifacts, place, attempt), place.peaks.get(attempt.gpu)
     least = place.ranked_min_isolation
-    score.score(store, attempt, sealed, now, least_isolation=least, brought=brought, peak=peak)
+    starved = partial(_starved, store.attempts, place, attempt)
+    score.score(store, attempt, sealed, now, least_isolation=least, brought=brought, peak=peak, starved=starved)
     return True
 
 
@@ -220,7 +221,8 @@ def _end(store: Results, place: Place, attempt: OpenAttempt, sighting: Sighting,
         ending = Ending.NO_REPORT
     if attempt.withdraw_at is not None and ending in GONE:
         ending = Ending.WITHDRAWN  # we killed it ourselves, so that its run can go elsewhere
-    if ending is Ending.MEMORY and (short := _given_too_little(store.attempts, place, attempt, sighting)):
+    short = _given_too_little(store.attempts, place, attempt, sighting.granted_mb) if ending is Ending.MEMORY else None
+    if short:
         score.give_up(store.attempts, attempt, Ending.MISCONFIGURED, short, now)
     elif ending in OWN_FAULT:
         score.score_own_fault(store, attempt, sighting, ending, now)
@@ -231,16 +233,23 @@ def _end(store: Results, place: Place, attempt: OpenAttempt, sighting: Sighting,
     return True
 
 
-def _given_too_little(store: Attempts, place: Place, attempt: OpenAttempt, sighting: Sighting) -> str | None:
+def _starved(store: Attempts, place: Place, attempt: OpenAttempt) -> str | None:
+    """The same for a job whose judge lived on: the kernel ends the largest process, which is the submission's."""
+    if not isinstance(place.backend, TellsMemory):
+        return None
+    return _given_too_little(store, place, attempt, place.backend.ran_out_with_mb(attempt.name))
+
+
+def _given_too_little(store: Attempts, place: Place, attempt: OpenAttempt, granted_mb: int | None) -> str | None:
     """Why a job that was killed for its memory use isn't its submission's fault: the scheduler gave it less than was
     requested. Only what the scheduler granted counts, which no submission can choose."""
-    if sighting.granted_mb is None or place.needs_mb is None:
+    if granted_mb is None or place.needs_mb is None:
         return None
     needs_mb = place.needs_mb(store.work(attempt.id))
-    if sighting.granted_mb >= needs_mb:
+    if granted_mb >= needs_mb:
         return None
     return (
-        f"the job was killed for its memory use, but {place.name} had given it {sighting.granted_mb} MB where its"
+        f"the job was killed for its memory use, but {place.name} had given it {granted_mb} MB where its"
         f" problem needs {needs_mb} MB: this isn't the submission's fault; a host must correct the site's memory first"
     )
 

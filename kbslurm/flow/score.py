@@ -45,11 +45,13 @@ def score(
     least_isolation: int = 0,
     brought: Callable[[Sequence[str]], Mapping[str, bytes]] | None = None,
     peak: Peak | None = None,
+    starved: Callable[[], str | None] = lambda: None,
 ) -> Scored:
     """Judge the report. One that isn't this attempt's is an infrastructure failure, never a score.
 
     `least_isolation`: the place's minimum for a run to rank; the board may require more. `brought` returns a profile's
-    files by name. `peak`: what one of the place's GPUs can do.
+    files by name. `peak`: what one of the place's GPUs can do. `starved`: why memory that ran out isn't the
+    submission's fault, if that is so.
     """
     work = store.attempts.work(attempt.id)
     try:
@@ -59,6 +61,8 @@ def score(
         return give_up(store.attempts, attempt, Ending.BAD_REPORT, f"the report can't be trusted: {error}", now)
     if report.verdict == "infrastructure":
         return give_up(store.attempts, attempt, Ending.NODE_FAILURE, report.reason, now)
+    if report.verdict == "memory" and (why := starved()) is not None:
+        return give_up(store.attempts, attempt, Ending.MISCONFIGURED, why, now)
     least = max(work.ranked_min_isolation, least_isolation)
     raw, digest = recount.archived(report)
     detail = {**dataclasses.asdict(dataclasses.replace(report, samples=[])), "samples_sha256": digest}

@@ -18,6 +18,7 @@ from kbslurm.domain import why
 from kbslurm.domain.waterfall import waterfall
 from kbslurm.observe.metrics import Metrics
 from kbslurm.store.quarantine import INFRASTRUCTURE
+from tests.flow.puppet import sealed_report
 from tests.flow.stage import Stage
 from tests.flow.test_slurm_pace import Cluster
 
@@ -155,6 +156,29 @@ def test_a_job_that_was_given_too_little_memory_isnt_its_submissions_fault(
         told = led.stage.store.overview.attention(now=led.clock.now())
         assert any(run["verdict_reason"] in line.text for line in told)
         assert "misconfigured" not in INFRASTRUCTURE, "the node isn't to blame either"
+
+
+@pytest.mark.parametrize(("granted", "by_kernel"), [("1500", True), ("1500", False), ("5120", True)])
+def test_a_report_of_memory_that_ran_out_too_early_blames_the_site(led: Led, granted: str, by_kernel: bool) -> None:
+    """With control groups the kernel ends the submission's process, and the judge lives on and reports it."""
+    led.started()
+    (attempt,) = led.stage.store.attempts.open()
+    folder = (led.place.root or Path()) / attempt.name
+    (folder / "claim" / "granted_mb").write_text(f"{granted}\n")
+    if by_kernel:
+        (folder / "claim" / "no_memory").write_text("1\n")
+    (folder / "out").mkdir(exist_ok=True)
+    work = led.stage.store.attempts.work(attempt.id)
+    report = sealed_report(work, verdict="memory", reason="the submission used more memory than allowed")
+    (folder / "out" / "report.json").write_bytes(report)
+    told = {"cause": "judge", "status": 0, "began": True, "why": "", "job": "7", "node": "n1"}
+    (folder / "exit.json").write_text(json.dumps(told))
+    led.go(60)
+    run = led.stage.run()
+    blamed = granted == "5120" or not by_kernel
+    assert (run["verdict"], run["attempts"]) == ("memory" if blamed else "infrastructure", 1)
+    if not blamed:
+        assert "had given it 1500 MB where its problem needs 5120 MB" in run["verdict_reason"]
 
 
 def test_a_requeue_from_outside_is_told_as_one(led: Led) -> None:

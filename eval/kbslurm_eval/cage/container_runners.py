@@ -203,7 +203,9 @@ class ContainerRunner:
         """Whether it holds more memory than allowed, or was killed by the kernel rather than by the judge."""
         status = self._status()
         if status is not None:
-            return status == 128 + signal.SIGKILL and not self._killed and self._peak > self._limits.memory_bytes // 2
+            by_kernel = status == 128 + signal.SIGKILL and not self._killed
+            told = self._bell.file(f"run.{self._number}.memory").exists()
+            return by_kernel and (told or self._peak > self._limits.memory_bytes // 2)
         held = self._memory.now(self._tree.known(), self._tree.resident)
         self._peak = max(self._peak, held)
         return held > self._limits.memory_bytes

@@ -217,6 +217,11 @@ class SlurmBackend:
         """Why the last poll concluded nothing about this job."""
         return self._doubts.get(name, "")
 
+    def ran_out_with_mb(self, name: JobName) -> int | None:
+        """From the attempt's folder, where the job's supervisor noted both."""
+        proof = self._look_softly(self._paths(name))
+        return proof.granted_mb if proof.no_memory else None
+
     def progress(self, attempt: OpenAttempt) -> Mapping[str, Any] | None:
         """The harness's latest progress report, unchecked; read from its file, without a Slurm call."""
         try:

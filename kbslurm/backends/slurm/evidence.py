@@ -42,7 +42,8 @@ class Exit:
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
     """A snapshot of an attempt's directory. `restarted`: Slurm restarted the job that had claimed it. `granted_mb`: the
-    memory that Slurm gave the job, as it told the job itself. `elsewhere`: Slurm said that another cluster took it."""
+    memory that Slurm gave the job, as it told the job itself. `no_memory`: the
+    kernel ended a process of it for its memory use. `elsewhere`: Slurm said that another cluster took it."""
 
     reported: bool = False
     unfit: bool = False
@@ -56,6 +57,7 @@ class Evidence:
     job_id: str | None = None
     restarted: bool = False
     granted_mb: int | None = None
+    no_memory: bool = False
     elsewhere: bool = False
 
     @property
@@ -144,6 +146,7 @@ def look(paths: AttemptPaths) -> Evidence:
         began=paths.heartbeat.name in inner,
         job_id=_line(paths, JOB_ID_FILE) if JOB_ID_FILE in names else None,
         granted_mb=int(_line(paths, "claim/granted_mb") or 0) or None if "granted_mb" in claim else None,
+        no_memory="no_memory" in claim,
         elsewhere=paths.elsewhere.name in names,
         restarted=job is not None and f"restart-{job}" in names,
     )

@@ -124,7 +124,7 @@ def test_a_shared_root_that_is_full_and_one_that_is_read_only(database_url: str)
             control.as_root("mount", "-o", "remount,ro", str(root.path))
             try:
                 walk.stage.submit(submission(GOOD), gpus=["H100"], file_name="again.py")
-                told.wait_said("read-only", 2)
+                told.wait_said("can't be written", 2)
             finally:
                 control.as_root("mount", "-o", "remount,rw", str(root.path))
             one_verdict_each(walk, 2)

@@ -12,7 +12,7 @@ from tests.cluster.inside.walk import GOOD, submission, walk_at
 
 pytestmark = [pytest.mark.faults, pytest.mark.cluster_options("--cgroups")]
 
-GREEDY = "import time\nheld = bytearray(3 << 30)\ntime.sleep(60)\n" + submission(GOOD)
+GREEDY = "import time\nheld = bytearray(5 << 30)\ntime.sleep(60)\n" + submission(GOOD)
 
 
 def test_who_is_to_blame_for_memory(database_url: str) -> None:
