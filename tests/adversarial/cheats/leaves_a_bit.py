@@ -64,9 +64,8 @@ def attempts(path, told):
 PLACES = mounts()
 left, seen = {}, []
 for place, kind in PLACES.items():
-    fresh = kind in ("tmpfs", "mqueue", "devpts", "overlay") and os.path.isdir(
-        place
-    )  # a container's own, from its start
+    # as a container has its own; what stays there is seen by the next launch
+    fresh = kind in ("tmpfs", "mqueue", "devpts", "overlay")
     for path in below(place, kind):
         try:
             told = os.lstat(path)
