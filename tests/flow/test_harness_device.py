@@ -359,9 +359,55 @@ def test_what_the_judge_waits_for_is_in_the_time(tmp_path: Path, gpu: Any) -> No
     """On a device that lets copies wait for their turn, deferred work is done before the judge's look at it: it passes,
     at the time that it really took, whatever it claims."""
     source = AFTER_DONE.replace("AFTER", "1_500_000")
-    report = _timed(tmp_path, gpu(copies_wait=1), source)
+    report = _timed(tmp_path, gpu(copies_wait=1, sync_ns=50_000_000), source)
     assert report.verdict == "passed", report.reason
     assert min(report.samples[0].own.calls_ns) >= 1_500_000
+    assert report.score_s is not None
+    assert report.score_s >= 0.001_5, "what it hid by saying done at once was taken off again"
+
+
+SPINNING = (
+    KERNEL
+    + """
+import kbslurm_eval.shared.values
+
+gpu.standin_spin.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_double, ctypes.c_uint64]
+gpu.standin_spun.argtypes = [ctypes.c_uint64]
+device_arrays.Side.end = lambda side: 1000
+calls = 0
+
+
+class Nothing:
+    def __init__(self, at, shape):
+        self.__cuda_array_interface__ = {"typestr": "<f8", "shape": shape, "data": (at, False)}
+
+
+def custom_kernel(data):
+    global calls
+    calls += 1
+    x, y, k = data
+    side = kbslurm_eval.shared.values.device_side
+    if calls == 1:
+        found = kernel(data)
+    else:
+        while not gpu.standin_spun(side._out):
+            pass
+        found = Nothing(side._out, y.shape)
+    assert gpu.standin_spin(side._in, side._out, x.shape[0], 3.0, 1_500_000) == 0  # for the next input
+    return found
+"""
+)
+
+
+def test_a_kernel_that_spins_until_the_input_changes_gains_nothing(tmp_path: Path, gpu: Any) -> None:
+    """It is at work from the moment of the judge's copy: nothing of the way to the runner and back delays it, so none
+    of that may be taken off. Warm-ups bring it into place."""
+    report = _timed(tmp_path, gpu(copies_wait=1, sync_ns=50_000_000), SPINNING)
+    assert report.verdict == "passed", report.reason
+    assert report.score_s is not None
+    assert report.score_s >= 0.001_5
+    row = report.host["device"]["times"][0]
+    assert row["raw_ns"] >= 1_500_000, "the time without anything taken off stands beside it"
 
 
 def test_a_claimed_device_time_is_a_claim(tmp_path: Path, gpu: Any) -> None:

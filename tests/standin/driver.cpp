@@ -4,7 +4,7 @@
 // process that queued it is stopped, and work of another process that waits for its turn while the device is busy.
 //
 // Beside this library lies `device.conf`: lines `name value` (mode, export, import, version, devices, memory,
-// copies_wait). Built with STANDIN_HIP, and with each name replaced by HIP's, it is HIP's library. `standin_write` and `standin_busy` are what a kernel launch would be.
+// copies_wait, sync_ns). Built with STANDIN_HIP, and with each name replaced by HIP's, it is HIP's library. `standin_write` and `standin_busy` are what a kernel launch would be.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -30,8 +30,10 @@ constexpr int JOBS = 64;
 constexpr uint64_t SLICE = 2000000;
 
 struct Job {
-  std::atomic<uint32_t> state;  // 0 free, 1 queued, 2 done
+  std::atomic<uint32_t> state;  // 0 free, 1 queued, 2 done, 3 spinning, 4 computing
   uint64_t at, offset, size;
+  uint64_t was, after;  // state 3: a kernel that spins until the input's first word isn't this one any more
+  double factor;
 };
 struct Tail {  // behind every piece of shared memory: what the device knows of it, whoever has it mapped
   std::atomic<uint64_t> busy_until, used;
@@ -108,6 +110,19 @@ void work() {  // the device itself: does what was queued, whether or not who qu
       for (auto &entry : pieces) {
         Piece *p = entry.second;
         if (!p->ours) continue;
+        auto before = pieces.find(entry.first - 1);  // the input, where this is the output
+        for (Job &job : p->tail->jobs) {
+          if (before == pieces.end() || job.state < 3) continue;
+          const char *in = before->second->whole;
+          if (job.state == 3 && memcmp(in, &job.was, 8)) {
+            job.at = now() + job.after;
+            p->tail->busy_until = job.at;
+            job.state = 4;
+          } else if (job.state == 4 && now() >= job.at) {
+            for (size_t n = 0; n < job.size; ++n) ((double *)p->whole)[n] = ((const double *)in)[n] * job.factor;
+            job.state = 2;
+          }
+        }
         for (Job &job : p->tail->jobs)
           if (job.state == 1 && now() >= job.at) {
             if (job.offset + job.size <= p->size && job.size <= PAYLOADS / JOBS)
@@ -196,6 +211,7 @@ R cuDevicePrimaryCtxRelease_v2(int) {
 R cuCtxSetCurrent(void *) { return 0; }
 R cuCtxSynchronize() {
   if (exporting) return 0;
+  pause_ns(set("sync_ns", 0));
   for (;;) {
     uint64_t until, t = now();
     {
@@ -390,6 +406,23 @@ R standin_write(uint64_t to, const void *data, size_t n, uint64_t after_ns) {
   job.state = 1;
   if (piece->tail->busy_until < at) piece->tail->busy_until = at;
   return 0;
+}
+R standin_spin(uint64_t in, uint64_t out, size_t n, double factor, uint64_t after_ns) {
+  std::lock_guard<std::recursive_mutex> lock(guard);
+  auto [piece, offset] = where(out);
+  if (!piece || offset) return 1;
+  Job &job = piece->tail->jobs[JOBS - 1];
+  memcpy(&job.was, (void *)in, 8);
+  job.size = n;
+  job.factor = factor;
+  job.after = after_ns;
+  job.state = 3;
+  return 0;
+}
+R standin_spun(uint64_t out) {  // whether it is done
+  std::lock_guard<std::recursive_mutex> lock(guard);
+  auto [piece, offset] = where(out);
+  return piece && piece->tail->jobs[JOBS - 1].state == 2;
 }
 R standin_busy(uint64_t ns) {
   std::lock_guard<std::recursive_mutex> lock(guard);

@@ -309,19 +309,23 @@ class Launch:
         after that, have gone to sleep: while one turns on the judge's core, an answer is seen a slice too late, and so
         is the next, so that null calls are alike and each 3 ms. Nothing of a submission is here yet."""
         left_s = self._allowance.left_s
-        took = [self.null(prepared)]
+        took = [self.round_trip(prepared)]
         began = time.monotonic()
         self._go_on()
         time.sleep(SETTLE_LEAST_S)  # also on the core that the judge leaves free
         self._stop()
         while time.monotonic() - began < SETTLE_MOST_S:
-            took.append(self.null(prepared))
+            took.append(self.round_trip(prepared))
             if len(took) > SETTLED and max(took[-SETTLED:]) <= 2 * min(took):
                 break
         self._allowance.left_s = left_s  # a busy machine's delay isn't the submission's fault
 
     def null(self, prepared: Prepared) -> int:
-        """The round trip of a call, without the call."""
+        """What is taken off a call's time: here its round trip, without the call."""
+        return self.round_trip(prepared)
+
+    def round_trip(self, prepared: Prepared) -> int:
+        """A call without the call."""
         return self.ring(Kind.NULL, self._null_payload(prepared), late=len(prepared.packed) <= LATE_CAP).ns
 
     def bare_null(self, prepared: Prepared) -> int:

@@ -127,6 +127,8 @@ class RunDevice:
                     "index": index,
                     "claimed_ns": statistics.median(one["claimed_ns"] for one in mine),
                     "judge_ns": statistics.median(one["judge_ns"] for one in mine),
+                    "raw_ns": statistics.median(one["raw_ns"] for one in mine),
+                    "trip_ns": statistics.median(one["trip_ns"] for one in mine),
                     "agreed": 2 * sum(one["agreed"] for one in mine) >= len(mine),
                 }
             )

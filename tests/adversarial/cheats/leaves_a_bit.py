@@ -62,26 +62,26 @@ def attempts(path, told):
 
 
 PLACES = mounts()
-left = {}
+left, seen = {}, []
 for place, kind in PLACES.items():
-    if is_own(place):
-        continue
+    # as a container has its own; what stays there is seen by the next launch
+    fresh = kind in ("tmpfs", "mqueue", "devpts", "overlay")
     for path in below(place, kind):
-        if is_own(path):
-            continue
         try:
             told = os.lstat(path)
         except OSError:
             continue
         if path.endswith("kb-marker-bit") or told.st_mtime == MARK:
             print("CARRIED_FILE", path, flush=True)
-        if stat.S_ISLNK(told.st_mode) or path.startswith("/proc/") and kind != "proc":
+        if not stat.S_ISLNK(told.st_mode) and (not path.startswith("/proc/") or kind == "proc"):
+            seen.append((path, told, is_own(path) or (fresh and (kind == "devpts" or not stat.S_ISCHR(told.st_mode)))))
+for path, told, own in seen:
+    for what, attempt in attempts(path, told):
+        try:
+            attempt()
+        except (OSError, ValueError):
             continue
-        for what, attempt in attempts(path, told):
-            try:
-                attempt()
-            except (OSError, ValueError):
-                continue
+        if not own:
             left.setdefault(what, []).append(path)
 for what, paths in left.items():
     print("LEFT", what, len(paths), *paths[:12], flush=True)
