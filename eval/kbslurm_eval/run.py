@@ -297,15 +297,17 @@ def tried_inputs(manifest: str) -> str:
     from pathlib import Path
 
     from kbslurm_eval.cage import kernel
+    from kbslurm_eval.cage.local_runners import LocalRunners
     from kbslurm_eval.judge import try_inputs
     from kbslurm_eval.shared import wire
 
     told = wire.read_manifest(Path(manifest).read_bytes())
     kernel.hide_judge()
-    runners, level = _runners_for(told, None, None, None)
+    level, notes = reachable()
+    if level < 1:
+        return f"unchecked: {'; '.join(notes)[:300] or 'no isolation can be had here'}"
+    runners = LocalRunners(told.limits, level=level, notes=notes)  # one process, also where there are several ranks
     try:
-        if level < 1:
-            return f"unchecked: {'; '.join(runners.notes)[:300] or 'no isolation can be had here'}"
         return try_inputs.of_manifest(told, runners)
     finally:
         runners.close()

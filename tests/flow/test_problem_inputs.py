@@ -53,6 +53,7 @@ def test_inputs_that_cant_be_made_or_sent_are_refused(tmp_path: Path, body: str,
             "a_library_that_is_missing isn't",
         ),
         ("def generate_input(n, seed):\n    return bytearray(1 << 40)\n", "more memory"),
+        ("def generate_input(n, seed):\n    return [bytes(700 << 20)] * 8\n", "more memory"),  # only as it is packed
     ],
 )
 def test_what_this_machine_lacks_leaves_them_unchecked(tmp_path: Path, head: str, said: str) -> None:
@@ -78,3 +79,8 @@ def generate_input(n, seed):
     finally:
         del os.environ["KBSLURM_SECRET"]
     assert not mark.exists()
+
+
+def test_the_inputs_of_one_rank_are_tried_where_there_are_several() -> None:
+    problem = load(Path(__file__).resolve().parents[2] / "examples" / "allreduce")
+    assert with_checked_inputs(problem, eval_dir=shared_folders.eval_dir()).inputs == "checked"

@@ -26,6 +26,7 @@ from kbslurm_eval.shared.wire import Manifest
 
 LIMIT_S = 60.0
 SAID_CAP = 1_000
+NO_MEMORY = "unchecked: generate_input needs more memory than it may use here"
 ENTRY = "kbslurm_inputs.py"
 PROBE = "from kbslurm_eval.judge.try_inputs import made_inside as custom_kernel\n"
 _DEVICE = re.compile(r"cuda|\bhip\b|\bnccl\b|\bgpu\b|nvidia|rocm|process group|accelerator", re.IGNORECASE)
@@ -65,6 +66,8 @@ def of_manifest(manifest: Manifest, runners: Runners) -> str:
         reply = launch.load(told)
         if reply.status == Status.OK:
             reply = launch.call(call)
+        if reply.status == Status.MEMORY:
+            return NO_MEMORY
         if reply.status != Status.OK:
             return f"faulty: {as_one_line(clean(reply.text, SAID_CAP))}"
         return as_one_line(clean(str(call.layout.read(reply.out)), SAID_CAP))
@@ -100,7 +103,7 @@ def made_inside(asked: dict[str, Any]) -> str:
         name = (error.name or str(error)).partition(".")[0]
         return f"unchecked: {name} isn't installed here"
     except MemoryError:
-        return "unchecked: generate_input needs more memory than it may use here"
+        return NO_MEMORY
     except StopIteration:
         return "faulty: generate_input is missing"
     except BaseException as error:  # noqa: BLE001 - it is the author's code
