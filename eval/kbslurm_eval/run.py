@@ -4,6 +4,7 @@
     --probe      the isolation that can be reached here, as JSON
     --digest     the digest of this program's sources
     --mutate M   what the check of manifest M's problem makes of spoilt answers, as JSON
+    --inputs M   whether manifest M's problem can make its inputs, tried in a runner's cage
     --image-digest PATH   the digest of an image, a SIF file or a directory
 
 Exit 0 when a report was written, whatever the verdict; 6 when none could be, with one sentence on stderr. The key
@@ -84,6 +85,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             import json
 
             print(json.dumps(mutated(manifest)))
+            return 0
+        case ["--inputs", manifest]:
+            print(tried_inputs(manifest))
             return 0
         case ["--probe"]:
             import json
@@ -284,6 +288,27 @@ def mutated(manifest: str) -> dict[str, Any]:
         return mutate.of_manifest(told, Judge(told, runners).compiled_reference())
     except (ProblemTrouble, CantStart) as trouble:
         return {"findings": [], "trouble": str(trouble)}
+    finally:
+        runners.close()
+
+
+def tried_inputs(manifest: str) -> str:
+    """Whether a problem's inputs can be made and sent: `checked`, `unchecked: …` or `faulty: …`."""
+    from pathlib import Path
+
+    from kbslurm_eval.cage import kernel
+    from kbslurm_eval.cage.local_runners import LocalRunners
+    from kbslurm_eval.judge import try_inputs
+    from kbslurm_eval.shared import wire
+
+    told = wire.read_manifest(Path(manifest).read_bytes())
+    kernel.hide_judge()
+    level, notes = reachable()
+    if level < 1:
+        return f"unchecked: {'; '.join(notes)[:300] or 'no isolation can be had here'}"
+    runners = LocalRunners(told.limits, level=level, notes=notes)  # one process, also where there are several ranks
+    try:
+        return try_inputs.of_manifest(told, runners)
     finally:
         runners.close()
 

@@ -31,6 +31,15 @@ SubmissionNumber = Annotated[int, typer.Argument(help="The submission's number."
 ServiceAddress = Annotated[
     str | None, typer.Argument(help="The service's address (default: the one in use).", show_default=False)
 ]
+Root = Annotated[
+    Path | None,
+    typer.Option(
+        "--root",
+        help="The folder that a problem's files may come from, ../ included (default: the git repository that it is in,"
+        " else its own directory).",
+        show_default=False,
+    ),
+]
 LogJson = Annotated[bool, typer.Option("--log-json", "--json", help="One JSON object per line.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show more detail.")]
 

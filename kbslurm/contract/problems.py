@@ -59,16 +59,20 @@ class SyncTold(Shape):
 
 
 class ProblemAdded(Shape):
-    """`version` is the one that these files have, new or known; `warnings` name places within the upload."""
+    """`version` is the one that these files have, new or known; `warnings` name places within the upload. `inputs`:
+    `checked` if generate_input's values can be made and sent, else `unchecked: ` and why that couldn't be tried."""
 
     model_config = ConfigDict(
         extra="forbid",
-        json_schema_extra={"example": {"problem": "transpose", "version": 7, "digest": "3f1c", "warnings": []}},
+        json_schema_extra={
+            "example": {"problem": "transpose", "version": 7, "digest": "3f1c", "warnings": [], "inputs": "checked"}
+        },
     )
     problem: str
     version: Id
     digest: str
     warnings: list[str]
+    inputs: str
 
 
 class ProblemVersionTold(Shape):
@@ -77,6 +81,7 @@ class ProblemVersionTold(Shape):
     name: str
     digest: str
     created_at: str
+    inputs: str
 
 
 class Problems(Shape):
@@ -99,3 +104,4 @@ class ProblemShown(Shape):
     hidden: int
     limits: dict[str, Any]
     warnings: list[str]
+    inputs: str

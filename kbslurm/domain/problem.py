@@ -21,7 +21,8 @@ class Problem:
     """What is judged and how. `files` are texts by name, without the submission's own file.
 
     The submission may see the `files` named in `runner_files`; the rest (the reference, and what only it imports) stays
-    with the judge. `hidden` are cases that only run with a run's secret seed.
+    with the judge. `hidden` are cases that only run with a run's secret seed. `inputs` is what trying generate_input
+    came to when the problem was added: `checked`, `unchecked: why`, or nothing where it wasn't tried.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Problem:
     templates: Mapping[str, str] = field(default_factory=dict)
     modes: tuple[str, ...] = ("test", "benchmark", "leaderboard", "profile")
     warnings: tuple[str, ...] = ()
+    inputs: str = ""
 
     @property
     def baseline(self) -> str | None:
@@ -63,7 +65,7 @@ class Problem:
     def digest(self) -> str:
         """A digest of everything that affects verdicts. Name, description, templates and warnings don't count."""
         told = dataclasses.asdict(self)
-        for name in ("name", "description", "templates", "warnings", "gpus"):
+        for name in ("name", "description", "templates", "warnings", "gpus", "inputs"):
             del told[name]
         if self.build == Build():  # as before builders existed
             del told["build"]

@@ -41,7 +41,8 @@ class Synced:
 class Order:
     """What is to be synced. `force` makes a changed problem live even on a board with submissions.
 
-    `gpus` are for new boards whose problem and set name none. `check` raises if a problem can't run on these types.
+    `gpus` are for new boards whose problem and set name none. `check` raises if a problem can't run on these types,
+    `tried` if its inputs can't be made; what that came to is in the problem that it gives back.
     """
 
     repository: str
@@ -52,6 +53,7 @@ class Order:
     min_isolation: int = 2
     gpus: tuple[str, ...] = ()
     check: Callable[[Problem, Sequence[str]], None] = lambda _problem, _gpus: None
+    tried: Callable[[Problem], Problem] = lambda problem: problem
     by: str
 
 
@@ -167,6 +169,8 @@ def _take(
         return
     try:
         held = store.boards.find(entry.name)
+        if held is None or (_is_other(held, problem) and (order.force or not held.submissions)):
+            problem = order.tried(problem)
         if held is None:
             _create(store, order, found, entry, problem, now)
             came.created.append(entry.name)

@@ -34,7 +34,7 @@ class Problems(Rows):
     def all(self) -> list[ProblemVersion]:
         """Every version of every problem, by name and then oldest first."""
         found = self._all(
-            "SELECT v.id, v.problem_id, p.name, v.digest, v.created_at"
+            "SELECT v.id, v.problem_id, p.name, v.digest, v.created_at, coalesce(v.content->>'inputs', '') AS inputs"
             " FROM problem_version v JOIN problem p ON p.id = v.problem_id ORDER BY p.name, v.id"
         )
         return [ProblemVersion(**row) for row in found]

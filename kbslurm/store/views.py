@@ -63,6 +63,7 @@ class ProblemVersion:
     name: str
     digest: str
     created_at: datetime
+    inputs: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,9 +7,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kbslurm.api.hosting.host_acts import HostActs
+from kbslurm.config import shared_folders
 from kbslurm.domain import board as boards
 from kbslurm.domain import contest, places
 from kbslurm.errors import Invalid, NotFound
+from kbslurm.trial.inputs import with_checked_inputs
 
 if TYPE_CHECKING:
     from kbslurm.domain.access import Visibility
@@ -55,6 +57,8 @@ class BoardActs(HostActs):
         found = sent.problem if sent is not None else self.newest_problem(problem or "")
         types = contest.as_known(gpus or found.gpus, self.offered())
         self.check_memory(found, types)
+        if sent is not None:
+            found = with_checked_inputs(found, eval_dir=shared_folders.eval_dir())
         made = self.store.boards.add(
             known,
             found,

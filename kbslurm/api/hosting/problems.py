@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kbslurm.api.hosting.boards import BoardActs, Loaded
+from kbslurm.config import shared_folders
 from kbslurm.domain import contest
 from kbslurm.domain import problem as values
 from kbslurm.problems import sync
+from kbslurm.trial.inputs import with_checked_inputs
 
 if TYPE_CHECKING:
     from kbslurm.domain.access import Visibility
@@ -19,10 +21,11 @@ class ProblemActs(BoardActs):
 
     def add_problem(self, sent: Loaded) -> Mapping[str, Any]:
         """Add a problem, or a new version of it."""
-        found = sent.problem
+        found = with_checked_inputs(sent.problem, eval_dir=shared_folders.eval_dir())
         version = self.store.problems.add(found, by=self.by, now=self.now)
         return {
             "problem": found.name, "version": version, "digest": found.digest, "warnings": list(found.warnings),
+            "inputs": found.inputs,
         }  # fmt: skip
 
     def problems(self) -> Sequence[Mapping[str, Any]]:
@@ -34,6 +37,7 @@ class ProblemActs(BoardActs):
                 "name": one.name,
                 "digest": one.digest,
                 "created_at": one.created_at.isoformat(),
+                "inputs": one.inputs,
             }
             for one in self.store.problems.all()
         ]
@@ -61,6 +65,7 @@ class ProblemActs(BoardActs):
             min_isolation=self.config.policy.ranked_min_isolation,
             gpus=self.offered(),
             check=self.check_memory,
+            tried=lambda problem: with_checked_inputs(problem, eval_dir=shared_folders.eval_dir()),
             by=self.by,
         )
         came = sync.sync(self.store, order, self.now)

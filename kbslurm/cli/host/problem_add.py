@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kbslurm.cli.arguments import Json
+from kbslurm.cli.arguments import Json, Root
 from kbslurm.cli.host.connect import host
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.printing import caution
@@ -26,6 +27,7 @@ def problem_add(
         ),
     ],
     name: Annotated[str | None, typer.Option(help="The name, if not the directory's.")] = None,
+    root: Root = None,
     as_json: Json = False,
 ) -> int:
     """Add a problem, or a new version of it. Boards keep their version until you give them the new one.
@@ -36,15 +38,15 @@ def problem_add(
     from kbslurm.problems.packing import Packed
 
     if directory.suffix in (".yaml", ".yml") and directory.name not in folder.TASK_FILES:
-        return _add_set(problem_set.load_set(directory), name, as_json)
-    sent = Packed(directory, name=name)
+        return _add_set(problem_set.load_set(directory, root=root), name, as_json)
+    sent = Packed(directory, name=name, root=root)
     problem = sent.problem
     with host() as hosts:
-        version = hosts.add_problem(sent)["version"]
+        came = hosts.add_problem(sent)
     if as_json:
-        printing.as_json(_added(problem, version))
+        printing.as_json(_added(problem, came))
         return EXIT_OK
-    _tell_added(problem, version)
+    _tell_added(problem, came)
     printing.say(f"kbslurm board create NAME --problem {problem.name} --gpus … makes a board from it")
     return EXIT_OK
 
@@ -69,11 +71,17 @@ def _add_set(found: ProblemSet, name: str | None, as_json: bool) -> int:
                 if not as_json:
                     printing.error(loaded, as_json=False)
                 continue
-            version = hosts.add_problem(Packed(entry.directory, loaded, root=found.root))["version"]
+            try:
+                came = hosts.add_problem(Packed(entry.directory, loaded, root=found.root))
+            except Invalid as error:  # its inputs can't be made or sent
+                rows.append({"problem": entry.name, "error": {"message": error.message, "hint": error.hint}})
+                if not as_json:
+                    printing.error(error, as_json=False)
+                continue
             board = {"gpus": entry.gpus or loaded.gpus, "deadline_at": entry.deadline, "zone": found.zone}
-            rows.append({**_added(loaded, version), **board})
+            rows.append({**_added(loaded, came), **board})
             if not as_json:
-                _tell_added(loaded, version)
+                _tell_added(loaded, came)
     bad = [row for row in rows if "error" in row]
     if as_json:
         printing.as_json({"set": found.name, "problems": rows})
@@ -83,11 +91,14 @@ def _add_set(found: ProblemSet, name: str | None, as_json: bool) -> int:
     return Invalid.exit_code if bad else EXIT_OK
 
 
-def _added(problem: Problem, version: int) -> dict[str, Any]:
-    return {"problem": problem.name, "version": version, "digest": problem.digest, "warnings": problem.warnings}
+def _added(problem: Problem, came: Mapping[str, Any]) -> dict[str, Any]:
+    told = {"problem": problem.name, "version": came["version"], "digest": problem.digest}
+    return {**told, "warnings": problem.warnings, "inputs": came.get("inputs", "")}
 
 
-def _tell_added(problem: Problem, version: int) -> None:
+def _tell_added(problem: Problem, came: Mapping[str, Any]) -> None:
     for warning in problem.warnings:
         caution(warning)
-    printing.say(f"problem {problem.name}, version {version} ({problem.digest[:12]})")
+    if came.get("inputs", "").startswith("unchecked"):
+        caution(f"inputs {came['inputs']}")
+    printing.say(f"problem {problem.name}, version {came['version']} ({problem.digest[:12]})")

@@ -15,8 +15,17 @@ def problem_list(as_json: Json = False) -> int:
     if as_json:
         printing.as_json(list(found))
     elif found:
-        rows = [(p["name"], str(p["id"]), p["digest"][:12], printing.when_told(p["created_at"])) for p in found]
-        printing.table(("problem", "version", "digest", "added"), rows)
+        rows = [
+            (
+                p["name"],
+                str(p["id"]),
+                p["digest"][:12],
+                printing.when_told(p["created_at"]),
+                printing.escape(p.get("inputs", "")),
+            )
+            for p in found
+        ]
+        printing.table(("problem", "version", "digest", "added", "inputs"), rows, wrap=4)
     else:
         printing.say("no problems yet; kbslurm problem add DIRECTORY adds one")
     return EXIT_OK

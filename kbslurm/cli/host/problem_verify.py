@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kbslurm.cli.arguments import Json, checked_mode
+from kbslurm.cli.arguments import Json, Root, checked_mode
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.printing import caution
 from kbslurm.errors import EXIT_OK, EXIT_REJECTED
@@ -20,6 +20,7 @@ def problem_verify(
     directory: Place,
     mode: Annotated[str | None, typer.Option(help="The mode (default: the problem's most thorough one).")] = None,
     mutate: Annotated[bool, typer.Option(help="Also test the problem's check with corrupted answers.")] = True,
+    root: Root = None,
     as_json: Json = False,
 ) -> int:
     """Judge submissions/{accepted,wrong_answer,crash,timeout,memory,cheat}/* and check their verdicts.
@@ -32,7 +33,7 @@ def problem_verify(
     from kbslurm.trial import mutations, verifying
 
     rows: list[dict[str, Any]] = []
-    problem = loading.load(directory)
+    problem = loading.load(directory, root=root)
     seen = mutations.Mutations()
     with TemporaryDirectory(prefix="kbslurm-verify-") as work, printing.progress(as_json) as tell:
         for found in verifying.verify(

@@ -26,5 +26,7 @@ def print_problem(found: Mapping[str, Any]) -> None:
     )
     if found["templates"]:
         console.print(f"templates: {', '.join(sorted(found['templates']))}")
+    if found.get("inputs"):
+        console.print(f"inputs: {escape(found['inputs'])}", soft_wrap=True)
     for warning in found["warnings"]:
         console.print(f"[yellow]caution[/]: {escape(warning)}", soft_wrap=True)

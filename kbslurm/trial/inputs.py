@@ -1,0 +1,67 @@
+"""Whether a problem's inputs can be made and sent, tried when it is added: once, in the harness's cage."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from kbslurm.backends.paths import put
+from kbslurm.domain.manifest import manifest_for, manifest_text
+from kbslurm.domain.problem import Problem
+from kbslurm.domain.run import new_job_name
+from kbslurm.errors import Invalid
+from kbslurm.trial.run import environment
+
+TRYING_S = 150.0
+CHECKED = "checked"
+
+
+def with_checked_inputs(problem: Problem, *, eval_dir: Path) -> Problem:
+    """The problem, with what trying its inputs came to; Invalid if they can't be made or sent.
+
+    Its code runs in a process of its own at the highest isolation that this machine allows, never in ours.
+    """
+    said = _tried(problem, eval_dir)
+    if said.startswith("faulty: "):
+        raise Invalid(
+            f"problem {problem.name}: {said.removeprefix('faulty: ')}",
+            hint="The problem author's guide says what inputs may be made of.",
+        )
+    return dataclasses.replace(problem, inputs=said)
+
+
+def _tried(problem: Problem, eval_dir: Path) -> str:
+    manifest = manifest_for(
+        problem,
+        token=new_job_name(),
+        attempt=1,
+        nonce=secrets.token_hex(16),
+        mode="test" if "test" in problem.modes else problem.modes[0],  # type: ignore[arg-type]
+        gpu="cpu",
+        source="\n",
+        secret_seed=secrets.token_hex(16),
+    )
+    with tempfile.TemporaryDirectory(prefix="kbslurm-inputs-") as folder:
+        work = Path(folder)
+        put(work / "manifest.json", manifest_text(manifest).encode(), 0o600)
+        try:
+            done = subprocess.run(
+                [sys.executable, "-I", str(eval_dir), "--inputs", str(work / "manifest.json")],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                cwd=work,
+                env=environment(work),
+                timeout=TRYING_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return f"unchecked: generate_input took longer than {TRYING_S:g} s"
+    lines = done.stdout.decode(errors="replace").strip().splitlines()
+    found = lines[-1] if lines else ""
+    if found == CHECKED or found.startswith(("unchecked: ", "faulty: ")):
+        return found
+    return f"unchecked: the harness ended with {done.returncode}"

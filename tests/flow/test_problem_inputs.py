@@ -1,0 +1,86 @@
+"""A problem's inputs are tried when it is added: in the harness's cage, never in the service's own process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kbslurm.config import shared_folders
+from kbslurm.errors import Invalid
+from kbslurm.problems.loading import load
+from kbslurm.trial.inputs import with_checked_inputs
+
+REST = """
+def ref_kernel(data):
+    return 1
+
+def check_implementation(output, reference):
+    return output == reference
+"""
+
+
+def tried(folder: Path, head: str) -> str:
+    file = folder / "problem.py"
+    file.write_text(f'TESTS = [{{"n": 3, "seed": 1}}]\n{head}{REST}')
+    return with_checked_inputs(load(file), eval_dir=shared_folders.eval_dir()).inputs
+
+
+def test_inputs_that_can_be_made_and_sent_are_checked(tmp_path: Path) -> None:
+    head = "import collections\ndef generate_input(n, seed):\n    return collections.OrderedDict(a=[0.5] * n)\n"
+    assert tried(tmp_path, head) == "checked"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("return {'a': [lambda: n]}", r"data\['a'\]\[0\] is a function, which can't be sent"),
+        ("return 1 // (n - 3)", "generate_input failed for the case n: 3; seed: 1: ZeroDivisionError"),
+        ("import os; os._exit(3)", "generate_input: the submission's process ended"),
+    ],
+)
+def test_inputs_that_cant_be_made_or_sent_are_refused(tmp_path: Path, body: str, said: str) -> None:
+    with pytest.raises(Invalid, match=said):
+        tried(tmp_path, f"def generate_input(n, seed):\n    {body}\n")
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        (
+            "import a_library_that_is_missing\ndef generate_input(n, seed):\n    return n\n",
+            "a_library_that_is_missing isn't",
+        ),
+        ("def generate_input(n, seed):\n    return bytearray(1 << 40)\n", "more memory"),
+        ("def generate_input(n, seed):\n    return [bytes(700 << 20)] * 8\n", "more memory"),  # only as it is packed
+    ],
+)
+def test_what_this_machine_lacks_leaves_them_unchecked(tmp_path: Path, head: str, said: str) -> None:
+    found = tried(tmp_path, head)
+    assert found.startswith("unchecked: "), found
+    assert said in found
+
+
+def test_a_problems_code_never_runs_in_this_process_nor_reaches_its_files(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    head = f"""import os
+def generate_input(n, seed):
+    try:
+        open({str(mark)!r}, "w").close()
+    except OSError:
+        pass
+    assert os.getpid() != {os.getpid()} and "KBSLURM_SECRET" not in os.environ
+    return n
+"""
+    os.environ["KBSLURM_SECRET"] = "x"
+    try:
+        assert tried(tmp_path, head) == "checked"
+    finally:
+        del os.environ["KBSLURM_SECRET"]
+    assert not mark.exists()
+
+
+def test_the_inputs_of_one_rank_are_tried_where_there_are_several() -> None:
+    problem = load(Path(__file__).resolve().parents[2] / "examples" / "allreduce")
+    assert with_checked_inputs(problem, eval_dir=shared_folders.eval_dir()).inputs == "checked"
