@@ -1,4 +1,5 @@
-"""A whole repository of problems, tried: does each load, does its reference run here, does its default submission pass?
+"""A whole repository of problems, tried: does each load, can its inputs be made and sent, does its reference run here,
+does its default submission pass? Its commit is named, where it is a git repository.
 
     KBSLURM_PROBLEM_REPO=DIR make test-problems ARGS="--json --only NAME --cases 2 --limit 60"
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -22,6 +24,7 @@ from kbslurm.domain.problem import Problem
 from kbslurm.errors import KbslurmError
 from kbslurm.problems import loading, problem_set
 from kbslurm.trial import run
+from kbslurm.trial.inputs import with_checked_inputs
 
 MEMORY_BYTES = 8 << 30
 
@@ -32,6 +35,7 @@ class Row:
 
     problem: str
     loads: bool
+    inputs: str = ""
     reference: bool = False
     default: bool = False
     why_not: str = ""
@@ -50,22 +54,34 @@ def main() -> int:
     if not os.environ.get("KBSLURM_PROBLEM_REPO") or not root.is_dir():
         print("Set KBSLURM_PROBLEM_REPO to the folder of a repository of problems.", file=sys.stderr)
         return 2
-    sets = list(_sets(root))
+    sets, commit = list(_sets(root)), _commit(root)
     rows = []
     if not told.json:
-        print(f"{'problem':<44} loads reference default  why not")
+        print(f"{root.name} at {commit or 'no commit'}")
+        print(f"{'problem':<44} loads inputs    reference default  why not")
     for place in sorted(p.parent for p in root.rglob("task.y*ml")):
         if told.only in str(place):
             rows.append(_tried(place, root, cases=told.cases, limit_s=told.limit))
             if not told.json:
                 _show(rows[-1])
     if told.json:
-        print(json.dumps({"sets": sets, "problems": [asdict(row) for row in rows], "sums": _sums(rows)}, indent=1))
+        print(
+            json.dumps(
+                {"commit": commit, "sets": sets, "problems": [asdict(row) for row in rows], "sums": _sums(rows)},
+                indent=1,
+            )
+        )
     else:
         for found in sets:
             print(f"set {found['set']}: {found['said']}")
         print("  ".join(f"{name} {count}" for name, count in _sums(rows).items()))
     return 0
+
+
+def _commit(root: Path) -> str:
+    argv = ["git", "-c", f"safe.directory={root.resolve()}", "-C", str(root), "rev-parse", "--short", "HEAD"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def _sets(root: Path) -> Iterator[dict[str, str]]:
@@ -85,10 +101,12 @@ def _tried(place: Path, root: Path, *, cases: int, limit_s: float) -> Row:
         problem = loading.load(place, root=root)
     except Exception as error:
         return Row(problem=name, loads=False, why_not=_line(error))
+    inputs = ""
     try:
-        return _judged(problem, place, name, cases=cases, limit_s=limit_s)
+        inputs = _short(with_checked_inputs(problem, eval_dir=shared_folders.eval_dir()).inputs)
+        return replace(_judged(problem, place, name, cases=cases, limit_s=limit_s), inputs=inputs)
     except Exception as error:
-        return Row(problem=name, loads=True, why_not=_line(error))
+        return Row(problem=name, loads=True, inputs=inputs or "faulty", why_not=_line(error))
 
 
 def _judged(problem: Problem, place: Path, name: str, *, cases: int, limit_s: float) -> Row:
@@ -139,6 +157,8 @@ def _sums(rows: list[Row]) -> dict[str, int]:
     return {
         "problems": len(rows),
         "load": sum(row.loads for row in rows),
+        "inputs checked": sum(row.inputs == "checked" for row in rows),
+        "inputs unchecked": sum(row.inputs.startswith("unchecked") for row in rows),
         "reference runs": sum(row.reference for row in rows),
         "default passes": sum(row.default for row in rows),
     }
@@ -148,8 +168,10 @@ def _show(row: Row) -> None:
     def mark(good: bool) -> str:
         return "yes" if good else "no"
 
+    inputs = row.inputs.partition(":")[0] or "-"
+    why = row.why_not if inputs != "unchecked" else f"inputs {row.inputs}; {row.why_not}"
     print(
-        f"{row.problem:<44} {mark(row.loads):<5} {mark(row.reference):<9} {mark(row.default):<8} {row.why_not}",
+        f"{row.problem:<44} {mark(row.loads):<5} {inputs:<9} {mark(row.reference):<9} {mark(row.default):<8} {why}",
         flush=True,
     )
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,3 +88,23 @@ def generate_input(n, seed):
 def test_the_inputs_of_one_rank_are_tried_where_there_are_several() -> None:
     problem = load(Path(__file__).resolve().parents[2] / "examples" / "allreduce")
     assert with_checked_inputs(problem, eval_dir=shared_folders.eval_dir()).inputs == "checked"
+
+
+def test_a_whole_repository_is_tried_at_a_named_commit(tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[2]
+    shutil.copytree(root / "tests" / "problems" / "shared", tmp_path / "shared")
+    shutil.copytree(root / "tests" / "problems" / "typed", tmp_path / "sound")
+    shutil.copytree(root / "tests" / "problems" / "typed", tmp_path / "faulty")
+    (tmp_path / "faulty" / "reference.py").write_text("def generate_input():\n    return 1\n")
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-C", str(tmp_path))
+    for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "problems")):
+        subprocess.run([*git, *words], check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.problem_repository", "--json", "--cases", "1"],
+        cwd=root, env={**os.environ, "KBSLURM_PROBLEM_REPO": str(tmp_path)}, capture_output=True, check=True,
+    )  # fmt: skip
+    told = json.loads(done.stdout)
+    assert len(told["commit"]) >= 7
+    assert told["sums"]["problems"] == 2
+    assert (told["sums"]["load"], told["sums"]["inputs checked"], told["sums"]["reference runs"]) == (1, 1, 1)
+    assert next(r["why_not"] for r in told["problems"] if not r["loads"]).startswith("Invalid: ")
