@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kbslurm.domain.manifest import manifest_for
+from kbslurm.problems.loading import load
 from kbslurm_eval.shared import wire
 from tests.flow import harness_ground as ground
 from tests.flow.test_harness_build import SCALED
@@ -99,3 +101,43 @@ def test_device_code_runs(tmp_path: Path) -> None:
     env = {"PATH": os.environ["PATH"], "CUDA_HOME": os.environ.get("CUDA_HOME", "")}
     report = ground.judged(tmp_path, _manifest(SCALES, gpu="cuda", defines=("DEVICE_ONLY",)), env=env).told
     assert report.verdict == "passed", report.reason
+
+
+ON_DEVICE = """
+#include <cuda_runtime.h>
+#include <vector>
+// TESTS = [{"seed": 1, "n": 64}]
+using input_t = std::vector<float>;
+using output_t = std::vector<float>;
+
+__global__ void twice(float *x, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) x[i] *= 2;
+}
+input_t generate_input(int seed, int n) { return input_t(n, seed + 0.5f); }
+output_t ref_kernel(input_t data) {
+  float *x = nullptr;
+  cudaMalloc(&x, data.size() * sizeof(float));
+  cudaMemcpy(x, data.data(), data.size() * sizeof(float), cudaMemcpyHostToDevice);
+  twice<<<1, 64>>>(x, static_cast<int>(data.size()));
+  cudaMemcpy(data.data(), x, data.size() * sizeof(float), cudaMemcpyDeviceToHost);
+  cudaFree(x);
+  return data;
+}
+bool check_implementation(output_t output, output_t reference) { return output == reference; }
+"""
+
+
+def test_a_reference_whose_cuda_calls_fail_judges_nobody(tmp_path: Path, toolkit: dict[str, str]) -> None:
+    """What it returned was its input as it was, and so a submission that returns its input passed."""
+    if GPU.there():
+        pointless("the reference's calls succeed where a GPU is")
+    (tmp_path / "reference.cu").write_text(ON_DEVICE)
+    problem = load(tmp_path / "reference.cu", name="twice")
+    told = manifest_for(
+        problem, token="t", attempt=1, nonce="n", mode="test", gpu="H100", secret_seed=ground.SECRET,
+        source='#include "reference.cu"\noutput_t custom_kernel(input_t data) { return data; }\n',
+    )  # fmt: skip
+    report = ground.judged(tmp_path / "run", told, env=toolkit).told
+    assert report.verdict == "infrastructure", report.reason
+    assert "it needs a GPU, and there is none here" in report.reason

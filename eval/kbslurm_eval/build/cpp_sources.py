@@ -299,16 +299,17 @@ def reference_unit(adapter: Mapping[str, Any]) -> str:
     own = "" if adapter["own_reporter"] else REPORTER
     given = ", ".join(f"kb_given<{kind}>({n}, p)" for n, (kind, _) in enumerate(adapter["generate"]))
     data, out = "kb::taken<input_t>(in, inputs)", "kb::taken<output_t>(found, founds)"
+    worked = "kb_device_worked(); return kb_verdict(told, said, cap);"
     match adapter["check"]:
         case "reporter":
             checked = (
                 f"TestReporter reporter; check_implementation(reporter, {data}, {out}); "
-                "return kb_passed(reporter, said, cap);"
+                "kb_device_worked(); return kb_passed(reporter, said, cap);"
             )
         case "output_reference":  # here the output comes first, as the judge passes it
-            checked = f"return kb_verdict(check_implementation(kb::taken<output_t>(in, inputs), {out}), said, cap);"
+            checked = f"auto told = check_implementation(kb::taken<output_t>(in, inputs), {out}); {worked}"
         case _:
-            checked = f"return kb_verdict(check_implementation({data}, {out}), said, cap);"
+            checked = f"auto told = check_implementation({data}, {out}); {worked}"
     return (
         f'#include "kbslurm.h"\n{MARSHAL}\n{own}\n{includes}\n{_REFERENCE_FRONT}'
         'extern "C" void *kb_generate(const kb_param *p, char *said, int cap) {\n'
@@ -327,10 +328,24 @@ template <class T> T kb_given(int n, const kb_param *p) {
   else if constexpr (std::is_convertible<const char *, T>::value && !std::is_arithmetic<T>::value) return T(p[n].text);
   else return (T)p[n].whole;
 }
+// A call of CUDA's that failed leaves the answer as it was: whatever then equals it would count as right.
+inline void kb_device_worked() {
+#if defined(__CUDACC__)
+  cudaError_t failed = cudaGetLastError();
+  if (failed == cudaSuccess) {
+    failed = cudaDeviceSynchronize();
+    if (failed == cudaErrorNoDevice || failed == cudaErrorInsufficientDriver) failed = cudaSuccess;  // nothing used it
+  }
+  if (failed == cudaErrorNoDevice || failed == cudaErrorInsufficientDriver)
+    throw std::runtime_error("it needs a GPU, and there is none here");
+  if (failed != cudaSuccess) throw std::runtime_error(std::string("CUDA: ") + cudaGetErrorString(failed));
+#endif
+}
 template <class F> void *kb_kept(F &&body, char *said, int cap) {
   auto *kept = new std::vector<kb::Leaf>();
   const int bad = kb::guarded([&]() -> int {
     auto value = body();
+    kb_device_worked();
     kb::Sink to;
     to.leaves = kept;
     kb::Flat<decltype(value)>::put(value, to);
