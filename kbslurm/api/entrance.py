@@ -90,8 +90,7 @@ class Entrance:
         self._next, self._left = None, A_TURN
         while self._left > 0 and self._small.waiting:
             self._enter_next(self._small)
-        if self._left > 0 and self._pages.waiting and self._has_room:
-            self._left = min(self._left, 1)  # pages come one by one
+        if self._pages.waiting and self._has_room:  # one, however many polls there are
             self._enter_next(self._pages)
 
 

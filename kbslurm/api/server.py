@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import socket
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -39,7 +38,6 @@ STOP_WITHIN_S = 15
 HEAD_CAP = 32_768
 BACKLOG = 2048
 SEND_BUFFER = 65_536
-SWITCH_S = 0.001
 
 
 class WallClock:
@@ -127,11 +125,10 @@ class Serving:
 
 
 def settle() -> None:
-    """For a process that serves from now on: leave what lives as long as it does out of garbage collection, since each
-    full one would hold up every answer for 0.1 to 0.2 s, and let threads with an answer wait less for the loop."""
+    """For a process that serves from now on: leave what lives as long as it does out of garbage collection. Each full
+    one of all that would hold up every answer for 0.1 to 0.2 s."""
     gc.collect()
     gc.freeze()
-    sys.setswitchinterval(SWITCH_S)
 
 
 def run_api(config: Config, stop: threading.Event, *, log_json: bool = False, verbose: bool = False) -> None:

@@ -27,6 +27,7 @@ from kbslurm.api.pages.drawn_boards import DrawnBoards
 from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import NotFound
 from kbslurm.flow.remove import remove
+from kbslurm.store.boards import Boards
 from kbslurm.store.standings import Standings
 from tests.flow.stage import HandClock
 from tests.flow.test_pages import browsing, csrf, judged
@@ -453,3 +454,34 @@ def test_a_crowd_costs_hardly_more_than_one(api: ServedApi, monkeypatch: pytest.
         held.set()
         assert len({one.result() for one in found}) == 1
     assert looks["drawn"] < many / 2, looks
+
+
+def test_the_start_page_counts_submissions_once_after_each_event(
+    api: ServedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts, one_by_one = Counter[str](), Boards.all
+    together = getattr(Boards, "submissions", dict)  # of a board each in earlier versions
+
+    def all_of_them(self: Boards, **how: Any) -> Any:
+        counts["counted"] += how.get("counted", True)
+        return one_by_one(self, **how)
+
+    def submissions(self: Boards) -> Any:
+        counts["counted"] += 1
+        return together(self)
+
+    monkeypatch.setattr(Boards, "all", all_of_them)
+    monkeypatch.setattr(Boards, "submissions", submissions, raising=False)
+    ada = api.client("ada")
+    with browsing(api) as anybody:
+
+        def shown() -> list[str]:
+            return re.findall(r'<td class="number late">(\d+)</td>', anybody.get("/").text)
+
+        assert shown() == ["0"]
+        number = ada.submit("transpose", "H100", "test", "k.py", GOOD)
+        counts.clear()
+        assert [shown() for _ in range(20)] == [["1"]] * 20 and counts["counted"] == 1, counts
+        person = api.store.people.ensure("ada")
+        remove(api.store.submissions, SubmissionId(number), person.id, "ada", api.now)
+        assert shown() == ["0"] and counts["counted"] == 2

@@ -91,3 +91,16 @@ def test_who_has_left_is_not_taken_up_and_at_the_end_all_others_are() -> None:
         await turns(5)
 
     assert in_a_loop(act) == [str(n) for n in range(2 * A_TURN - 1)]
+
+
+def test_polls_without_end_leave_a_page_its_turn() -> None:
+    async def act(entrance: Entrance, order: list[str]) -> None:
+        for n in range(A_TURN):
+            entrance.come(Came(f"first {n}", order), POLL)
+        entrance.come(Came("page", order), PAGE)
+        for n in range(20 * A_TURN):
+            entrance.come(Came(f"poll {n}", order), POLL)
+        await turns(40)
+
+    order = in_a_loop(act)
+    assert len(order) == 21 * A_TURN + 1 and order.index("page") == 2 * A_TURN

@@ -11,6 +11,7 @@ from kbslurm.api import sessions
 from kbslurm.api.board_json import is_open
 from kbslurm.api.context import Context
 from kbslurm.api.lookup import may_see_board, seen_board
+from kbslurm.api.pages.board_list import BoardList
 from kbslurm.api.pages.board_views import BoardViews, Place
 from kbslurm.api.pages.rendering import HEADERS, STATIC, static_file
 from kbslurm.api.pages.visitors import Offset, Visitors
@@ -24,6 +25,7 @@ FOR_EVERYBODY = {"Cache-Control": "no-cache", "Vary": "Cookie"}
 
 
 def board_pages(router: APIRouter, context: Context, visitors: Visitors, views: BoardViews) -> None:
+    listed = BoardList(context.store)
 
     @router.get("/")
     def boards(request: Request) -> Response:
@@ -33,7 +35,7 @@ def board_pages(router: APIRouter, context: Context, visitors: Visitors, views: 
         now = context.clock.now()
         rows = [
             {"board": board, "is_open": is_open(board, now)}
-            for board in context.store.boards.all()
+            for board in listed.now()
             if may_see_board(board, person, mine)
         ]
         return visitors.page(request, "boards.html", person, rows=rows)

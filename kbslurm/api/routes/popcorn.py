@@ -128,9 +128,10 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
     @router.get("/user/runs/{run_id}/why", responses=answers(WhyTold, 400, 401, 403, 404))
     def why(run_id: RunNumber, sender: Sender) -> Ascii:
         """Explains the state of one's own run (for staff: anyone's): what it waits for, where it went and why."""
+        person = identity.caller(context, sender)  # first: nobody else is told which runs there are
         told = context.store.runs.why(run_id, context.clock.now())
         own(context, sender, told.submission, staff_too=True)
-        return Ascii(as_told(told, money=access.may_see_costs(identity.caller(context, sender))))
+        return Ascii(as_told(told, money=access.may_see_costs(person)))
 
     @router.get("/user/submissions/{submission_id}/why", responses=answers(WhysTold, 400, 401, 403, 404))
     def whys(submission_id: Number, sender: Sender) -> Ascii:

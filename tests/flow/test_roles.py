@@ -1,0 +1,254 @@
+"""Who may make which call: everybody walks every route that the app has, and one that isn't listed here fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.routing import APIRoute
+
+from kbslurm.api.app import create_app
+from kbslurm.api.pages.visitors import Visitors
+from kbslurm.api.sessions import SESSION
+from kbslurm.store.views import Person
+from tests.popcorn.served_api import ServedApi, served
+
+PATIENCE_S = 120.0
+# `person` calls know their caller by a token, `host` calls by a bearer, pages by a session; none takes another's.
+MAY: Mapping[str, str] = {
+    "anyone": """
+        GET /health
+        GET /leaderboards
+        GET /gpus/{leaderboard}
+        GET /runner_queue/{gpu}
+        GET /submissions/{leaderboard}/{gpu}
+        GET /final/{leaderboard}/{gpu}
+        GET /submission_count/{leaderboard}/{gpu}
+        GET /auth/init
+        GET /auth/login/{provider}
+        GET /auth/callback/{provider}
+        POST /auth/logout
+        GET /
+        GET /board/{leaderboard}
+        GET /board/{leaderboard}/{gpu}
+        GET /problem/{leaderboard}
+        GET /problem/{leaderboard}/template/{language}
+        GET /static/{name}
+        GET /login
+        POST /login
+        GET /live/{leaderboard}
+        GET /openapi.json
+    """,
+    "person": """
+        GET /user/submissions
+        GET /user/submissions/{submission_id}
+        GET /user/submissions/{submission_id}/whole
+        GET /user/runs/{run_id}/why
+        GET /user/submissions/{submission_id}/why
+        DELETE /user/submissions/{submission_id}
+        POST /user/submissions/{submission_id}/cancel
+        GET /user/me
+        POST /user/logout
+        POST /user/join
+        GET /user/submissions/{submission_id}/artifacts
+        GET /user/submissions/{submission_id}/artifacts/{gpu}/{name}
+        POST /user/submissions
+        GET /user/places
+        POST /submission/{leaderboard}/{gpu}/{mode}
+        POST /{leaderboard}/{gpu}/{mode}
+    """,
+    "host": """
+        GET /admin/submissions/{submission_id}/artifacts
+        GET /admin/submissions/{submission_id}/artifacts/{gpu}/{name}
+        POST /admin/start
+        POST /admin/stop
+        GET /admin/stats
+        GET /admin/usage
+        GET /admin/status
+        GET /admin/overview
+        GET /admin/audit
+        POST /admin/update-problems
+        GET /admin/submissions/{submission_id}
+        DELETE /admin/submissions/{submission_id}
+        POST /admin/submissions/{submission_id}/cancel
+        GET /admin/leaderboards/{leaderboard}/submissions
+        POST /admin/leaderboards
+        POST /admin/leaderboards/of-problem
+        PATCH /admin/leaderboards/{leaderboard}
+        DELETE /admin/leaderboards/{leaderboard}
+        POST /admin/leaderboards/{leaderboard}/visibility
+        POST /admin/leaderboards/{leaderboard}/close
+        POST /admin/leaderboards/{leaderboard}/extend
+        PUT /admin/leaderboards/{leaderboard}/rate-limits
+        GET /admin/leaderboards/{leaderboard}/rate-limits
+        DELETE /admin/leaderboards/{leaderboard}/rate-limits/{category}
+        PUT /admin/leaderboards/{leaderboard}/quota
+        GET /admin/leaderboards/{leaderboard}/limits
+        POST /admin/invites
+        GET /admin/leaderboards/{leaderboard}/invites
+        DELETE /admin/invites/{code}
+        POST /admin/ban/{user_id}
+        DELETE /admin/ban/{user_id}
+        POST /admin/people
+        GET /admin/people/{user_id}
+        POST /admin/link
+        POST /admin/leaderboards/upload
+        POST /admin/leaderboards/{leaderboard}/verify
+        POST /admin/leaderboards/{leaderboard}/rejudge-preview
+        POST /admin/leaderboards/{leaderboard}/rejudge-apply
+        POST /admin/leaderboards/{leaderboard}/rejudge-cancel
+        GET /admin/leaderboards/{leaderboard}/export
+        GET /admin/people
+        GET /admin/problems
+        GET /admin/problems/{problem}
+        POST /admin/problems
+        GET /admin/users
+        POST /admin/users
+        GET /admin/users/{user_id}
+        PUT /admin/users/{user_id}/role
+        PUT /admin/users/{user_id}/team
+        PUT /admin/users/{user_id}/cluster_account
+        POST /admin/users/{user_id}/accounts
+        GET /admin/users/{user_id}/tokens
+        POST /admin/users/{user_id}/tokens
+        DELETE /admin/users/{user_id}/tokens
+        POST /admin/leaderboards/{leaderboard}/final
+        POST /admin/leaderboards/{leaderboard}/final-apply
+        POST /admin/leaderboards/{leaderboard}/final-forget
+        POST /admin/submissions/{submission_id}/shadow
+        GET /admin/leaderboards/{leaderboard}/shadows
+        POST /bot/people
+        POST /bot/link
+        GET /bot/may
+        POST /bot/resync
+        GET /bot/verifications/{submission_id}
+        GET /events
+        GET /metrics
+    """,
+    "page": """
+        GET /me
+        POST /me/link
+        GET /s/{submission_id}
+        GET /s/{submission_id}/artifacts/{gpu}/{name}
+        POST /s/{submission_id}/cancel
+        POST /logout
+        GET /live/-/s/{submission_id}
+    """,
+    "staff page": """
+        GET /staff
+        POST /staff/{act}
+        GET /live/-/staff
+    """,
+}
+WHO = {route: who for who, routes in MAY.items() for route in (line.strip() for line in routes.splitlines()) if route}
+# Nothing that exists, so that whoever may make a call changes nothing by it.
+NAMES = {
+    "leaderboard": "nowhere", "gpu": "H100", "mode": "test", "user_id": "nobody", "submission_id": "999999",
+    "run_id": "999999", "provider": "github", "act": "wave", "name": "x.css", "language": "python",
+    "problem": "nothing", "code": "none", "category": "test",
+}  # fmt: skip
+TELLS_NOBODY = {"GET /live/-/s/{submission_id}", "POST /login"}  # the same answer, here, for those who may
+KEEPS = {"GET /static/{name}"}
+UNKNOWN, TO_LOGIN = 400, "/login?next="
+
+
+@pytest.fixture
+def api(database_url: str, tmp_path: Path) -> Iterator[ServedApi]:
+    with served(database_url, tmp_path, bot="the-bots-own-token") as built:
+        yield built
+
+
+def routes_of(api: ServedApi) -> list[APIRoute]:
+    return [route for route in create_app(api.context).routes if isinstance(route, APIRoute)]
+
+
+def names_of(route: APIRoute) -> list[str]:
+    return [f"{method} {route.path}" for method in sorted(route.methods or ())]
+
+
+def test_every_route_says_who_may_use_it(api: ServedApi) -> None:
+    there = [name for route in routes_of(api) for name in names_of(route)]
+    assert len(there) == len(set(there))
+    assert set(there) == set(WHO), set(there) ^ set(WHO)
+
+
+class Walker:
+    """Somebody, with fresh credentials for each call: some calls end them."""
+
+    def __init__(self, api: ServedApi, http: httpx.Client, name: str, person: Person | None) -> None:
+        self.api, self.http, self.name, self.person = api, http, name, person
+
+    @property
+    def may(self) -> set[str]:
+        """What they may, by the words of the table."""
+        if self.person is None or self.name.startswith("banned"):
+            return {"anyone"}
+        return {"anyone", "person", "page"} | ({"host", "staff page"} if self.person.is_staff else set())
+
+    def shown(self) -> Iterator[tuple[str, dict[str, str]]]:
+        """How they can say who they are; nobody, not at all."""
+        if self.person is None:
+            yield "none", {}
+            return
+        issue, now = self.api.store.tokens.issue, self.api.now
+        yield "person", {"X-Popcorn-Cli-Id": issue(self.person.id, device="x", now=now)}
+        yield "host", {"Authorization": f"Bearer {issue(self.person.id, device='x', now=now)}"}
+        yield "page", {"Cookie": f"{SESSION}={issue(self.person.id, kind='web', now=now)}"}
+
+    @contextmanager
+    def calls(self, route: APIRoute, name: str, headers: dict[str, str]) -> Iterator[httpx.Response]:
+        path, sent = route.path, dict[str, Any]()
+        for known, value in NAMES.items():
+            path = path.replace(f"{{{known}}}", value)
+        assert "{" not in path, path
+        if not name.startswith("GET "):
+            sent = {"json": []} if route.include_in_schema else {"data": {"csrf": self._csrf(headers), "x": "y"}}
+        with self.http.stream(name.partition(" ")[0], path, headers=headers, **sent) as answer:
+            yield answer
+
+    def _csrf(self, headers: dict[str, str]) -> str:
+        class Browser:
+            cookies: Mapping[str, str] = {SESSION: headers.get("Cookie", "").partition("=")[2]}
+
+        return Visitors(self.api.context).csrf(Browser())  # type: ignore[arg-type]
+
+
+def test_everybody_is_kept_out_of_what_is_not_theirs(api: ServedApi) -> None:
+    people = api.store.people
+    wrong: list[tuple[str, str, str, int]] = []
+    with httpx.Client(base_url=api.url, timeout=PATIENCE_S) as http:
+        everybody = [
+            Walker(api, http, "nobody", None),
+            Walker(api, http, "participant", people.ensure("ada")),
+            Walker(api, http, "banned participant", people.ensure("eve")),
+            Walker(api, http, "banned host", people.ensure("mallory", "staff")),
+            Walker(api, http, "host", people.ensure("hana", "staff")),
+            Walker(api, http, "owner", people.ensure("olga", "owner")),
+        ]
+        for name in ("eve", "mallory"):
+            people.ban(people.ensure(name).id, "cheats")
+        for route in routes_of(api):
+            for name in names_of(route):
+                for walker in everybody:
+                    for by, headers in walker.shown():
+                        with walker.calls(route, name, headers) as answer:
+                            kept_out = is_kept_out(answer)
+                            assert answer.headers["x-content-type-options"] == "nosniff", (name, walker.name)
+                            if name not in KEEPS:
+                                assert answer.headers["cache-control"] == "no-store", (name, walker.name)
+                        who = WHO[name]
+                        fits = who == "anyone" or by == who.removeprefix("staff ")
+                        if kept_out is (fits and who in walker.may) and name not in TELLS_NOBODY:
+                            wrong.append((name, walker.name, by, answer.status_code))
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def is_kept_out(answer: httpx.Response) -> bool:
+    """Whether it was refused because of who asked."""
+    if answer.status_code == UNKNOWN:
+        return b"X-Popcorn-Cli-Id is missing" in answer.read()
+    return answer.status_code in (401, 403) or answer.headers.get("location", "").startswith(TO_LOGIN)
