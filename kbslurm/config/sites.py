@@ -224,7 +224,7 @@ class _SiteParser:
                 ("submit", "url"), "submission by slurmrestd needs its address",
                 'Write url = "https://slurm.example.edu:6820", or "unix:/run/slurmrestd/slurmrestd.sock".',
             )  # fmt: skip
-        elif parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+        elif told.exposes_token:
             self.wrong(
                 ("submit", "url"), "the token would travel in clear text", "Write https://, or use a unix socket."
             )

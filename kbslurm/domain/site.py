@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Literal
+from urllib.parse import urlsplit
 
 Runtime = Literal["apptainer", "singularity", "none"]
 Vendor = Literal["nvidia", "amd", "none"]
@@ -122,6 +123,12 @@ class Submission:
     ca_file: str = ""
     token_file: str = ""
     token_command: str = ""
+
+    @property
+    def exposes_token(self) -> bool:
+        """Whether the token would cross a network in clear text."""
+        parts = urlsplit(self.url)
+        return parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, kw_only=True)

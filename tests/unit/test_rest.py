@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kbslurm.backends.slurm.rest import text
+from kbslurm.backends.slurm.rest.connection import Connection, Unreached
 from kbslurm.backends.slurm.rest.job_fields import Untold, fields_of
 from kbslurm.backends.slurm.rest.token import NoToken, TokenSource
 from kbslurm.config import shared_folders, sites
@@ -120,3 +121,11 @@ def test_a_token_in_a_file_is_read_each_time_and_what_isnt_one_is_never_repeated
     assert "hunter2" not in str(none.value)
     with pytest.raises(NoToken, match="set SLURM_JWT"):
         source(tmp_path, now).current()
+
+
+def test_a_token_never_crosses_a_network_in_clear_text(tmp_path: Path) -> None:
+    """Also where no site's file was checked before, as with `site init`: nothing is even looked up."""
+    (tmp_path / "token").write_text(token(1000.0))
+    far = Submission(via="rest", url="http://far.invalid:6820", token_file=str(tmp_path / "token"))
+    with pytest.raises(Unreached, match="clear text; use https"):
+        Connection(far, TokenSource(far, {}, lambda: 0.0)).ask("GET", "ping/", timeout_s=5)

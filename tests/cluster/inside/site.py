@@ -101,10 +101,21 @@ def site_text(
         isolation=isolation if isolation is not None else 0 if bare else 2,
         memory=memory,
         start="2s" if bare else start,
-        more=more + (REST if os.environ.get(VIA) == "rest" and "[submit]" not in more else ""),
+        more=more if "[submit]" in more else more + _way(root),
         poll="" if at_default_pace() else QUICK_POLL,
         delay="" if at_default_pace() else "visibility_delay = 0",
     )
+
+
+def _way(root: Path) -> str:
+    """How the walks reach Slurm. Its token is made beforehand: a controller that is away makes none."""
+    if os.environ.get(VIA) != "rest":
+        return ""
+    root.mkdir(parents=True, exist_ok=True)
+    file = root / "token"
+    made = subprocess.run(["scontrol", "token", "lifespan=7200"], capture_output=True, text=True, check=True)
+    file.write_text(made.stdout)
+    return REST.replace('token_command = "scontrol token lifespan=3600"', f'token_file = "{file}"')
 
 
 def site_at(root: Path, **options: object) -> Site:

@@ -130,6 +130,8 @@ class Connection:
         query: Query | None,
         body: Mapping[str, Any] | None,
     ) -> Reply:
+        if self._submit.exposes_token:
+            raise Unreached(f"the token would cross the network to {self._submit.url} in clear text; use https")
         try:
             token = self._tokens.current()
         except NoToken as why:
