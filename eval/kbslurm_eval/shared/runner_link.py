@@ -21,6 +21,7 @@ import os
 import secrets
 import struct
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 BELL_SIZE = 16_384
@@ -112,11 +113,18 @@ class JudgeEnd:
 
     def put(self, payload: bytes) -> None:
         """The payload into `in`, which grows as needed."""
-        fd = self._fds["in"]
-        self._grow("in", len(payload))
-        at = 0
-        while at < len(payload):
-            at += os.pwrite(fd, memoryview(payload)[at:], at)
+        self.put_parts(((0, payload),), len(payload))
+
+    def put_parts(self, parts: Iterable[tuple[int, bytes | memoryview]], size: int) -> None:
+        """The same in parts, each at its place in as much room."""
+        self._grow("in", size)
+        for at, part in parts:
+            _written(self._fds["in"], part, at)
+
+    def lay(self, parts: Iterable[tuple[int, memoryview]]) -> None:
+        """What destinations contain before the call, into `out`."""
+        for at, part in parts:
+            _written(self.out, part, at)
 
     def room(self, size: int) -> None:
         """`out` holds at least this many bytes."""
@@ -131,13 +139,15 @@ class JudgeEnd:
         """Whether someone else changed a file's size."""
         return any(os.fstat(self._fds[name]).st_size != size for name, size in self._sizes.items())
 
-    def poison(self, size: int) -> None:
-        """Fill the output with random bytes, so that an earlier call's output is of no use."""
+    def poison(self, size: int, laid: Iterable[tuple[int, memoryview]] = ()) -> None:
+        """Fill the output with random bytes, so that an earlier call's output is of no use; not where it is `laid`."""
         block = os.urandom(POISON)
         block *= min(1 + size // POISON, 64)
         at = 0
-        while at < size:
-            at += os.pwrite(self.out, memoryview(block)[: size - at], at)
+        for low, high in [*sorted((low, low + len(part)) for low, part in laid), (size, size)]:
+            while at < low:
+                at += os.pwrite(self.out, memoryview(block)[: low - at], at)
+            at = high
 
     def read_out(self, size: int) -> bytes:
         """The output's bytes; fewer if the runner truncated the file."""
@@ -175,6 +185,12 @@ class JudgeEnd:
             # a runner that sees the folder may have put anything in their place
             with contextlib.suppress(OSError):
                 (self.folder / name).unlink(missing_ok=True)
+
+
+def _written(fd: int, part: bytes | memoryview, at: int) -> None:
+    done, view = 0, memoryview(part)
+    while done < len(view):
+        done += os.pwrite(fd, view[done:], at + done)
 
 
 class RunnerEnd:
