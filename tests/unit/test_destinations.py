@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy
 import pytest
 
 from kbslurm_eval.shared import destinations, layouts, values
 
-np = pytest.importorskip("numpy")
+np: Any = numpy
 
 
 def _found(data: Any, answer: Any) -> tuple[bytes, destinations.Places, layouts.Layout]:
