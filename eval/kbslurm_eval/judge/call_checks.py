@@ -22,7 +22,7 @@ class Answer:
     """The output of one call of the submission, on the host, unchecked."""
 
     prepared: Prepared
-    out: bytes
+    out: bytes | bytearray
 
 
 @dataclass(kw_only=True)

@@ -74,11 +74,11 @@ class Layout:
 
     def read(self, found: bytes | bytearray) -> Any:
         """The judge's part: a plain value out of exactly these bytes, or Misfit. It never looks at a length it
-        didn't set."""
+        didn't set. Arrays are views of a bytearray, which the caller gives away."""
         if len(found) != self.size:
             raise Misfit("the output buffer was cut short", shape=True)
         try:
-            return _read(self.tree, memoryview(found))
+            return _read(self.tree, memoryview(found if type(found) is bytearray else bytearray(found)))
         except (ValueError, OverflowError) as error:  # bytes that no value of that type has: letters beyond the last
             raise Misfit(f"the bytes aren't a valid value: {error}") from None
 
@@ -315,13 +315,11 @@ def _read(node: Any, found: memoryview) -> Any:
             _truths(node[1] == "|b1", found[node[2] : node[2] + 1])
             return imported("numpy").ndarray((), node[1], found, node[2])[()]
         case "n":
-            block = bytearray(found[node[3] : node[3] + node[4]])
-            _truths(node[1] == "|b1", block)
-            return imported("numpy").ndarray(tuple(node[2]), node[1], block)
+            _truths(node[1] == "|b1", found[node[3] : node[3] + node[4]])
+            return imported("numpy").ndarray(tuple(node[2]), node[1], found, node[3])
         case _:
-            block = bytearray(found[node[3] : node[3] + node[4]])
-            _truths(node[1] == "bool", block)
-            made_tensor = tensor_from(node[1], node[2], 0, [], "cpu", memoryview(block))
+            _truths(node[1] == "bool", found[node[3] : node[3] + node[4]])
+            made_tensor = tensor_from(node[1], node[2], node[3], [], "cpu", found)
             return made_tensor if node[5] == "cpu" else made_tensor.to(node[5])
 
 

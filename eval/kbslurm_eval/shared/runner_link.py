@@ -149,16 +149,14 @@ class JudgeEnd:
                 at += os.pwrite(self.out, memoryview(block)[: low - at], at)
             at = high
 
-    def read_out(self, size: int) -> bytes:
+    def read_out(self, size: int) -> bytearray:
         """The output's bytes; fewer if the runner truncated the file."""
-        parts, at = [], 0
-        while at < size:
-            part = os.pread(self.out, min(size - at, 1 << 24), at)
-            if not part:
-                break
-            parts.append(part)
-            at += len(part)
-        return b"".join(parts)
+        whole, at = bytearray(size), 0
+        with memoryview(whole) as view:
+            while at < size and (read := os.preadv(self.out, [view[at:]], at)):
+                at += read
+        del whole[at:]
+        return whole
 
     def status(self) -> tuple[int, str]:
         """The claim of the last DONE: a number, and a text that is capped here and sanitised by whoever shows it."""

@@ -18,6 +18,7 @@ from kbslurm_eval.shared import objects
 
 ALIGN = 64
 DEPTH_CAP = 60
+LARGE = 1 << 20  # bytes of a tensor that aren't copied twice
 
 
 class Unsendable(TypeError):
@@ -205,9 +206,12 @@ def _torch_bytes(tensor: Any) -> Any:
     torch = imported("torch")
 
     flat = tensor.cpu().contiguous().reshape(-1).view(torch.uint8)
+    if not flat.numel():
+        return b""
+    if (np := sys.modules.get("numpy")) is not None and flat.numel() >= LARGE:
+        return np.asarray(flat)  # its own memory, which the view keeps
     out = bytearray(flat.numel())
-    if flat.numel():
-        torch.frombuffer(out, dtype=torch.uint8).copy_(flat)
+    torch.frombuffer(out, dtype=torch.uint8).copy_(flat)
     return out
 
 
