@@ -175,7 +175,9 @@ class Reference:
             data = values.copied(packed)
             expected = self._answered(data)
             layout = layouts.Layout.of(expected) if self.answers else claimed_layout.ANY
-            places = destinations.found(packed, data, layout.tree, expected) if self._has_places and self.answers else {}
+            places = (
+                destinations.found(packed, data, layout.tree, expected) if self._has_places and self.answers else {}
+            )
         except values.Unsendable as error:
             raise ProblemTrouble(f"a value of the case {case.spec!r} can't be sent to the runner: {error}") from None
         if len(self._layouts) < 10_000:
