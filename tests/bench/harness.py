@@ -38,6 +38,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 NULLS, CALLS, STARTS, REPEATS, COMPARED, SIMULATED = 400, 200, 12, 30, 20, 2_000
 PLAIN_AT_LEAST, PLAIN_AT_MOST, PLAIN_ERROR = 3, 100, 0.001
 FEW, WORDS = 2_048, 32_768
+SIZES = {"1 KB": 85, "1 MB": 87_381, "64 MB": 5_592_405}  # of three arrays of so many words each
+OF_SIZE, WARM = 12, 2
 SOURCE = """
 import numpy as np
 
@@ -80,6 +82,7 @@ def run() -> list[Row]:
         rows = _null_calls(ground, reference)
         rows += _biases(ground, reference)
         rows += [_cost(ground, reference, name, source) for name, source in (("long", LONG), ("longer", LONGER))]
+        rows += [row for name, words in SIZES.items() for row in _of_size(ground, reference, name, words)]
     rows += [_ranked_cost(level, *at) for at in (("transpose", "columns.py"), ("rowsoftmax", "by_row.py"))]
     rows += _starts(level)
     rows += _repeated(level)
@@ -303,6 +306,52 @@ def _cost(ground: LocalRunners, reference: Reference, name: str, source: str) ->
             naive += ended - middle
     count = scaled(CALLS, least=20)
     return _beside_naive(f"a {name} call, measured and checked, once runners have started", ours, naive, count)
+
+
+def _of_size(ground: LocalRunners, reference: Reference, name: str, words: int) -> list[Row]:
+    """Calls of one launch, measured and checked, against what of them is the problem's and the kernel's, in turns."""
+    call, case = _function(SHORT), Case(index=words, params={"n": words, "seed": 0})
+    ours, theirs = 0.0, 0.0
+    with _launched(ground) as launch:
+        pattern = reference.prepare(case, 0)
+        launch.settle(pattern)
+        nulls = [_seconds(lambda: launch.null(pattern)) for _ in range(OF_SIZE)]
+        launch.load(_manifest(SHORT))
+        for n in range(WARM + scaled(OF_SIZE, least=3)):
+            began = time.perf_counter()
+            prepared = reference.prepare(case, n)
+            reply = launch.call(prepared)
+            good, said = reference.check(prepared, prepared.layout.read(reply.out))
+            middle = time.perf_counter()
+            data = reference.input(case, n)
+            right = reference._check(data, call(data))
+            ended = time.perf_counter()
+            assert good, said
+            assert right
+            if n >= WARM:
+                ours, theirs = ours + middle - began, theirs + ended - middle
+    count = scaled(OF_SIZE, least=3)
+    return [
+        Row(
+            name=f"a null call with {name} of inputs, all that it takes",
+            value=1000 * statistics.median(nulls),
+            unit="ms",
+        ),
+        Row(
+            name=f"a call with {name} of inputs, measured and checked, once runners have started",
+            value=ours / count * 1000,
+            unit="ms",
+            against=f"{theirs / count * 1000:.2f} ms of generation, kernel and check",
+            ratio=ours / theirs,
+            at_most=2.0,
+        ),
+    ]
+
+
+def _seconds(act: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    act()
+    return time.perf_counter() - began
 
 
 def _ranked_cost(level: int, name: str, file: str) -> Row:

@@ -191,6 +191,76 @@ def test_in_place_outputs_and_large_ones(tmp_path: Path) -> None:
     assert len([b for b in report.benchmarks if b.phase == "ranked"]) == 2
 
 
+DESTINATION = """
+import numpy as np
+
+def generate_input(size, seed):
+    r = np.random.default_rng(seed)
+    return r.random(size, dtype=np.float32), np.full(size, seed, np.float32)
+
+def ref_kernel(data):
+    given, out = data
+    out += given
+    return out
+
+def check_implementation(data, output):
+    return bool((output == data[0] + data[1]).all())
+"""
+
+
+def test_an_array_of_the_input_that_the_reference_answers_in_is_where_the_answer_is_read(tmp_path: Path) -> None:
+    source = """
+import sys
+import numpy as np
+
+def custom_kernel(data):
+    given, out = data
+    link = np.frombuffer(sys._getframe(1).f_locals["out"], np.uint8)
+    assert np.shares_memory(out, link) and not np.shares_memory(given, link)
+    out += given
+    return out
+"""
+    cases = [{"size": 10, "seed": 1}, {"size": 2_000_000, "seed": 2}]  # written while it is awake, and while it stands
+    told = ground.manifest(
+        source, files={"reference.py": DESTINATION}, tests=cases, benchmarks=cases, hidden=[], config={}
+    )
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+
+
+GIVEN_ITS_PLACE = """
+import numpy as np
+
+def generate_input(size, seed):
+    return np.random.default_rng(seed).random(size)
+
+def ref_kernel(data):
+    return data + 1, len(data)
+
+def check_implementation(data, output):
+    return bool((output[0] == data + 1).all()) and output[1] == len(data)
+"""
+
+
+@pytest.mark.parametrize("parameter", ["out", "*, out", "out=None"])
+def test_a_submission_that_asks_for_the_place_of_its_answer_gets_it(tmp_path: Path, parameter: str) -> None:
+    source = f"""
+def custom_kernel(data, {parameter}):
+    there, number = out
+    assert number is None
+    there[:] = data
+    there += 1
+    return there, len(data)
+"""
+    cases = [{"size": 10, "seed": 1}, {"size": 60_000, "seed": 2}]
+    told = ground.manifest(
+        source, files={"reference.py": GIVEN_ITS_PLACE}, tests=cases, benchmarks=cases, hidden=[], mode="profile"
+    )
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+    assert "no profile" not in report.profile
+
+
 MOVING = """
 import random
 

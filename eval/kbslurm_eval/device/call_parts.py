@@ -71,7 +71,7 @@ class SplitLayout:
     pieces: tuple[tuple[int, int, int], ...]
     size: int
 
-    def joined(self, host: bytes, device: bytes, size: int) -> bytes:
+    def joined(self, host: bytes | bytearray, device: bytes, size: int) -> bytes:
         """The output's bytes in the layout that was split."""
         if len(host) != self.layout.size or len(device) != self.size:
             return b""

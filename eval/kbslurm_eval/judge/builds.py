@@ -224,7 +224,7 @@ class Builds:
         layout = layouts.Layout(tree=["b", 0, size], size=size)
         reply = builder.ring(Kind.FETCH, values.pack(None), layout=layout)
         try:
-            return tuple(archive.read(reply.out, cap))
+            return tuple(archive.read(bytes(reply.out), cap))
         except archive.Broken as broken:
             raise BuildFailed("violation", f"the builder's output isn't valid: {broken}") from None
 

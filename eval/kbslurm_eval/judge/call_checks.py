@@ -22,7 +22,7 @@ class Answer:
     """The output of one call of the submission, on the host, unchecked."""
 
     prepared: Prepared
-    out: bytes
+    out: bytes | bytearray
 
 
 @dataclass(kw_only=True)
@@ -80,7 +80,7 @@ class CallChecks:
         prepared = self._run.reference.prepare(case, seed)
         declared = case.index, prepared.layout.text()
         if declared in launch.granted:
-            prepared = replace(prepared, layout=launch.granted[declared])
+            prepared = replace(prepared, layout=launch.granted[declared], places={})
         reply = launch.call(prepared)
         if reply.status in (Status.WRONG_SHAPE, Status.WRONG_TYPE) and self._run.reference.layout_moved(prepared):
             again = None if seed is None else seed ^ 1  # a timed call never sees an input twice

@@ -94,6 +94,7 @@ class DeviceLaunch(Launch):
         self._line: socket.socket | None = None
         self._layouts: dict[str, call_parts.SplitLayout | None] = {}
         self._claims: dict[int, list[int]] = {}
+        self._nothings: dict[int, bytes] = {}
         self._trips: dict[int, list[int]] = {}
         self._calls = self._busy = self._claim_ns = self._free_before = 0
         super().__init__(runners, allowance, heartbeat, built)
@@ -173,16 +174,16 @@ class DeviceLaunch(Launch):
 
     def round_trip(self, prepared: Prepared) -> int:
         """A call without the call."""
-        return self._nothing(prepared, self._null_payload(prepared))
+        return self._nothing_there(prepared, bare=False)
 
     def bare_null(self, prepared: Prepared) -> int:
         """The same, with the same number of bytes but nothing to decode."""
         told = self._lent_call(prepared)
-        return self._nothing(prepared, None) if told is None else self._alone(told)
+        return self._nothing_there(prepared, bare=True) if told is None else self._alone(told)
 
     def _lent_call(self, prepared: Prepared) -> _SplitCall | None:
         """The call in its parts where its arrays are in lent memory."""
-        told = self._call_of(prepared.packed, prepared.layout)
+        told = self._call_of(prepared.packed, prepared.layout, image=False)
         return told if self._run_device.shares else None
 
     def _alone(self, told: _SplitCall) -> int:
@@ -195,27 +196,33 @@ class DeviceLaunch(Launch):
         self._look_at(out, _strided(told.out_size))
         return time.perf_counter_ns() - began
 
-    def _nothing(self, prepared: Prepared, packed: bytes | None) -> int:
-        told = self._call_of(prepared.packed, prepared.layout)
+    def _nothing_there(self, prepared: Prepared, *, bare: bool) -> int:
+        told = self._call_of(prepared.packed, prepared.layout, image=False)
         if told is None:
-            return super().bare_null(prepared) if packed is None else super().null(prepared)
+            return super().bare_null(prepared) if bare else super().round_trip(prepared)
         mark = "G" if self._run_device.shares else "H"
-        arrays = self._null_payload(prepared) if packed is None else packed
+        arrays = self._device_arrays_of(prepared)
         found = call_parts.split_input(arrays, self._run_device.choice, mark)
         payload = arrays if found is None else found.payload
-        if packed is None:
+        if bare:
             payload = values.pack(None).ljust(len(payload), b"\0")
         if not self._run_device.shares:
             return self.ring(Kind.NULL, payload, late=len(told.payload) <= LATE_CAP).ns
         nothing = _SplitCall(payload=payload, image=None, in_size=told.in_size, layout=told.layout, placed=told.placed)
         return self._ring_there(Kind.DEVICE_NULL, nothing).ns
 
+    def _device_arrays_of(self, prepared: Prepared) -> bytes:
+        index = prepared.case.index
+        if index not in self._nothings:
+            self._nothings[index] = self._arrays_of(prepared)
+        return self._nothings[index]
+
     def by_hand(self, prepared: Prepared) -> bytes:
         """The input for a call that isn't judged: the runner puts its arrays onto the device."""
         found = call_parts.split_input(prepared.packed, self._run_device.choice, "H")
         return prepared.packed if found is None else found.payload
 
-    def _call_of(self, packed: bytes, layout: layouts.Layout) -> _SplitCall | None:
+    def _call_of(self, packed: bytes, layout: layouts.Layout, *, image: bool = True) -> _SplitCall | None:
         """The call in its two parts, with the memory that it needs; None where nothing is the device's."""
         mark = "G" if self._run_device.shares else "H"
         found = call_parts.split_input(packed, self._run_device.choice, mark)
@@ -229,14 +236,14 @@ class DeviceLaunch(Launch):
         unsplit = call_parts.SplitLayout(layout=layout, pieces=(), size=0)
         told = _SplitCall(
             payload=packed if found is None else found.payload,
-            image=found.image() if found is not None and size else None,
+            image=found.image() if image and found is not None and size else None,
             in_size=size,
             layout=layout,
             placed=place or unsplit,
         )
         if self._run_device.shares and not self._room(told.in_size, told.out_size):
             self._layouts.clear()
-            return self._call_of(packed, layout)
+            return self._call_of(packed, layout, image=image)
         return told
 
     # ---------------------------------------------------------------------------------------------------- memory

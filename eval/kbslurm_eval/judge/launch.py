@@ -20,7 +20,7 @@ from kbslurm_eval.judge import builds
 from kbslurm_eval.judge.heartbeat import Heartbeat
 from kbslurm_eval.judge.reference import Prepared
 from kbslurm_eval.judge.replies import Rejected, Reply, with_last_line
-from kbslurm_eval.shared import layouts, remove_tree, runner_link, timing, values
+from kbslurm_eval.shared import destinations, layouts, remove_tree, runner_link, timing, values
 from kbslurm_eval.shared.runner_link import JudgeEnd, Kind, Status
 from kbslurm_eval.shared.wire import (
     Manifest,
@@ -28,6 +28,7 @@ from kbslurm_eval.shared.wire import (
 )
 
 LATE_CAP = 32_768  # an input up to this size is written within the timed window, to a runner that is already awake
+NULL_WHOLE_CAP = 4 << 20  # of larger inputs a null call writes no array
 SMALL_OUTPUT = 16_384
 PROBES, PROBE_SIZE = 16, 64
 END_SHARE = 64  # a 64th of a large output at each end is looked at in every call
@@ -72,7 +73,7 @@ class Launch:
         self.runner: Runner = runners.start(folder, place)
         self._ids: dict[str, int] = {}
         self.granted: dict[tuple[int, str], layouts.Layout] = {}  # what this submission's outputs are instead
-        self._null_payloads: dict[int, bytes] = {}
+        self._null_payloads: dict[int, destinations.Payload] = {}
         self._last = bytes(8)
         self._warmer = runners.warmer
         self._core: int | None = None
@@ -106,7 +107,7 @@ class Launch:
     def ring(
         self,
         kind: Kind,
-        payload: bytes,
+        payload: bytes | destinations.Payload,
         *,
         layout: layouts.Layout | None = None,
         late: bool = False,
@@ -116,11 +117,19 @@ class Launch:
         input."""
         out_size = layout.size if layout is not None else 0
         end = self._link
+        told = destinations.Payload(parts=((0, payload),), size=len(payload)) if type(payload) is bytes else payload
+        assert isinstance(told, destinations.Payload)
+        whole = told.joined() if late else b""
         token = end.token().to_bytes(8, "little")
-        end.words(kind, size=len(payload), layout=self._ids.get(layout.text(), 0) if layout else 0, out_size=out_size)
+        end.words(
+            kind,
+            size=told.size,
+            layout=self._ids.get(layout.text(), 0) if layout else 0,
+            out_size=max(out_size, told.room),
+        )
         if out_size:
             end.room(out_size)
-            end.poison(out_size)
+            end.poison(out_size, told.laid)
         allowed_s = self._allowance.left_s if limit_s is None else limit_s
         before_ns = time.perf_counter_ns()
         slept_in_ns = 0
@@ -128,10 +137,13 @@ class Launch:
         if late:
             slept_in_ns = self._slept_in(self._wake(allowed_s))
             start_ns = time.perf_counter_ns()
-            os.pwrite(end.input, payload, 0)
+            os.pwrite(end.input, whole, 0)
+            for at, part in told.laid:
+                os.pwrite(end.out, part, at)
             os.pwrite(end.bell, token, runner_link.GO)
         else:
-            end.put(payload)
+            end.put_parts(told.parts, told.size)
+            end.lay(told.laid)
             os.pwrite(end.bell, token, runner_link.GO)
             start_ns = time.perf_counter_ns()
             self._go_on()
@@ -326,23 +338,40 @@ class Launch:
 
     def round_trip(self, prepared: Prepared) -> int:
         """A call without the call."""
-        return self.ring(Kind.NULL, self._null_payload(prepared), late=len(prepared.packed) <= LATE_CAP).ns
+        return self._null_call(prepared, self._null_payload(prepared))
 
     def bare_null(self, prepared: Prepared) -> int:
         """A null call of the same size with nothing to decode: the part of its cost that no submission can save."""
-        payload = values.pack(None).ljust(len(self._null_payload(prepared)), b"\0")
+        whole = self._null_payload(prepared)
+        text = values.pack(None)
+        if len(prepared.packed) <= NULL_WHOLE_CAP:
+            text = text.ljust(whole.size, b"\0")
+        return self._null_call(
+            prepared, destinations.Payload(parts=((0, text),), size=whole.size, laid=whole.laid, room=whole.room)
+        )
+
+    def _null_call(self, prepared: Prepared, payload: destinations.Payload) -> int:
+        self._link.room(prepared.layout.size)
         return self.ring(Kind.NULL, payload, late=len(prepared.packed) <= LATE_CAP).ns
 
-    def _null_payload(self, prepared: Prepared) -> bytes:
+    def _null_payload(self, prepared: Prepared) -> destinations.Payload:
+        """What a null call carries: the arrays of an input, and of large ones only where they are. What they contain
+        is not looked at, and writing it takes longer than all that is measured."""
         index = prepared.case.index
         if index not in self._null_payloads:
-            self._null_payloads[index] = values.pack(values.copied(prepared.packed), arrays_only=True)
+            found = prepared.payload(self._arrays_of(prepared))
+            self._null_payloads[index] = found if len(prepared.packed) <= NULL_WHOLE_CAP else found.head()
         return self._null_payloads[index]
+
+    @staticmethod
+    def _arrays_of(prepared: Prepared) -> bytes:
+        return values.pack(values.unpack(memoryview(prepared.packed)), arrays_only=True)
 
     def call(self, prepared: Prepared) -> Reply:
         """One call of the submission."""
         self.declare(prepared.layout)
-        return self.ring(Kind.CALL, prepared.packed, layout=prepared.layout, late=len(prepared.packed) <= LATE_CAP)
+        late = len(prepared.packed) <= LATE_CAP
+        return self.ring(Kind.CALL, prepared.payload(), layout=prepared.layout, late=late)
 
     def by_hand(self, prepared: Prepared) -> bytes:
         """The input for calls that aren't judged."""

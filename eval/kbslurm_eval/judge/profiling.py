@@ -79,18 +79,19 @@ def profile_calls(launch: Launch, prepared: Prepared, files: ProfileFiles) -> No
     layout, slots = _layout()
     if isinstance(launch, RanksLaunch):
         assert isinstance(prepared, PreparedRanks)
-        asked = [_asked(part.packed, slots, "auto") for part in prepared.parts]
+        asked = [_asked(part.packed, part.layout, slots, "auto") for part in prepared.parts]
         replies = launch.ring_all(Kind.PROFILE, asked, layouts=[layout] * len(asked))
         for rank, reply in list(enumerate(replies.parts))[:RANKS]:
             _kept(files, f"{name}.rank{rank}", prepared.case, reply, slots)
         return
-    reply = launch.ring(Kind.PROFILE, _asked(launch.by_hand(prepared), slots, "auto"), layout=layout)
+    reply = launch.ring(Kind.PROFILE, _asked(launch.by_hand(prepared), prepared.layout, slots, "auto"), layout=layout)
     _kept(files, name, prepared.case, reply, slots)
 
 
 def profile_around(launch: Launch, prepared: Prepared, files: ProfileFiles, tool: str) -> None:
     """The same calls in a runner that was started by a profiler: its file is written when the runner ends."""
-    launch.ring(Kind.PROFILE, _asked(launch.by_hand(prepared), [], tool), layout=layouts.Layout(tree=["0"], size=8))
+    asked = _asked(launch.by_hand(prepared), prepared.layout, [], tool)
+    launch.ring(Kind.PROFILE, asked, layout=layouts.Layout(tree=["0"], size=8))
     launch.ring(Kind.QUIT, b"")
     launch.runner.thaw()
     deadline = time.monotonic() + ENDS_S
@@ -127,9 +128,9 @@ def _layout() -> tuple[layouts.Layout, list[tuple[str, int, int]]]:
     return layouts.Layout(tree=["0"], size=end), slots
 
 
-def _asked(packed: bytes, slots: list[tuple[str, int, int]], tool: str) -> bytes:
+def _asked(packed: bytes, answer: layouts.Layout, slots: list[tuple[str, int, int]], tool: str) -> bytes:
     told: dict[str, Any] = {"tool": tool, "calls": CALLS, "slots": [list(slot) for slot in slots], "input": packed}
-    return values.pack(told)
+    return values.pack({**told, "layout": answer.text()})
 
 
 def _kept(files: ProfileFiles, name: str, case: Case, reply: Any, slots: list[tuple[str, int, int]]) -> None:

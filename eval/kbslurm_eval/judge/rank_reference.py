@@ -74,7 +74,7 @@ class RankReference:
             process.end()
         self._processes = []
 
-    def _asked(self, op: str, number: int, blobs: Sequence[bytes] = (), **more: Any) -> list[_Answer]:
+    def _asked(self, op: str, number: int, blobs: Sequence[bytes | bytearray] = (), **more: Any) -> list[_Answer]:
         if not self._processes:
             self._start()
         for process in self._processes:
@@ -141,7 +141,7 @@ class RankReference:
         """What a null call carries to each rank: the arrays of its input."""
         return [a.blob for a in self._asked("nothing", prepared.number, [part.packed for part in prepared.parts])]
 
-    def misfits(self, prepared: PreparedRanks, outputs: Sequence[bytes]) -> list[str]:
+    def misfits(self, prepared: PreparedRanks, outputs: Sequence[bytes | bytearray]) -> list[str]:
         """For each rank, why its bytes aren't a valid output; empty if they are."""
         return [str(a.told["misfit"]) for a in self._asked("read", prepared.number, outputs)]
 
@@ -181,7 +181,7 @@ class _RankProcess:
             )
         judge_children.own_process(self._process.pid)
 
-    def send(self, told: dict[str, Any], blob: bytes) -> None:
+    def send(self, told: dict[str, Any], blob: bytes | bytearray) -> None:
         """One message. A process that has ended is noticed by its answer."""
         with contextlib.suppress(OSError):
             send(self.line, told, blob)

@@ -18,12 +18,12 @@ import sys
 import time
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kbslurm_eval.device import cuda_on_cpu
 from kbslurm_eval.judge import output_checks
-from kbslurm_eval.shared import claimed_layout, layouts, values
+from kbslurm_eval.shared import claimed_layout, destinations, layouts, values
 from kbslurm_eval.shared.wire import Manifest
 
 LEAST_OPEN = 64 << 20  # of an output whose problem has no answer of its own
@@ -57,6 +57,11 @@ class Prepared:
     layout: layouts.Layout
     expected: Any
     exact: bool
+    places: destinations.Places = field(default_factory=dict)
+
+    def payload(self, packed: bytes | None = None) -> destinations.Payload:
+        """What goes through the link: this input, or another one that was packed of its arrays."""
+        return destinations.placed(self.packed if packed is None else packed, self.places)
 
 
 class Reference:
@@ -68,7 +73,8 @@ class Reference:
         """With `no_device` the problem's own code doesn't use the device, which belongs to the submission alone."""
         self._one_file = manifest.style == "one-file"
         self._open = manifest.config.get("outputs") == "check"
-        self._layouts: dict[tuple[int, bytes], layouts.Layout] = {}
+        self._layouts: dict[tuple[int, bytes], tuple[layouts.Layout, destinations.Places]] = {}
+        self._has_places = manifest.lang == "py" and compiled is None and not self._open
         self._moving: set[int] = set()
         sys.meta_path.insert(0, _ProblemFiles(manifest.files))
         if cuda_on_cpu.wanted("cpu" if no_device else manifest.gpu, manifest.files.values()):
@@ -136,10 +142,13 @@ class Reference:
 
     def answer(self, packed: bytes) -> Any:
         """The reference's answer to a fresh copy of this input; None where it has none."""
+        return self._answered(values.copied(packed))
+
+    def _answered(self, data: Any) -> Any:
         if self._answer is None:
             return None
         try:
-            return self._answer(values.copied(packed))
+            return self._answer(data)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code
             raise ProblemTrouble(f"the reference failed: {_said(error)}") from None
 
@@ -159,16 +168,21 @@ class Reference:
             # the text before the blocks names every type and shape: the same text, the same layout, until one call
             # shows otherwise
             key = (case.index, packed[: 16 + int.from_bytes(packed[:8], "little")])
-            layout = None if self._one_file or exact or case.index in self._moving else self._layouts.get(key)
-            if layout is not None:
-                return Prepared(case=case, packed=packed, layout=layout, expected=None, exact=False)
-            expected = self.answer(packed)
+            known = None if self._one_file or exact or case.index in self._moving else self._layouts.get(key)
+            if known is not None:
+                layout, places = known
+                return Prepared(case=case, packed=packed, layout=layout, expected=None, exact=False, places=places)
+            data = values.copied(packed)
+            expected = self._answered(data)
             layout = layouts.Layout.of(expected) if self.answers else claimed_layout.ANY
+            places = (
+                destinations.found(packed, data, layout.tree, expected) if self._has_places and self.answers else {}
+            )
         except values.Unsendable as error:
             raise ProblemTrouble(f"a value of the case {case.spec!r} can't be sent to the runner: {error}") from None
         if len(self._layouts) < 10_000:
-            self._layouts[key] = layout
-        return Prepared(case=case, packed=packed, layout=layout, expected=expected, exact=True)
+            self._layouts[key] = layout, places
+        return Prepared(case=case, packed=packed, layout=layout, expected=expected, exact=True, places=places)
 
     def layout_moved(self, prepared: Prepared) -> bool:
         """Whether the layout that was assumed for this input isn't the one that its own reference answer has."""

@@ -30,7 +30,7 @@ class Reply:
     ns: int
     status: int
     text: str
-    out: bytes
+    out: bytes | bytearray
 
 
 def claimed(reply: Reply) -> Rejected:

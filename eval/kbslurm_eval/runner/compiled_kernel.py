@@ -83,7 +83,7 @@ def side_here() -> device_arrays.Side | None:
     return side if isinstance(side, device_arrays.Side) else None
 
 
-def flattened(view: memoryview) -> CallArrays:
+def flattened(view: memoryview, out: memoryview | None = None) -> CallArrays:
     """The arrays of a packed input, each where it lies."""
     length, start = struct.unpack_from("<QQ", view, 0)
     found: list[Place] = []

@@ -78,13 +78,13 @@ class Side:
         """The first event: the input is at hand, the submission isn't called yet."""
         self.device.record(self._began)
 
-    def around(self, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """The same call, with the first event right before it."""
         begin = self.begin
 
-        def begun(data: Any) -> Any:
+        def begun(data: Any, **more: Any) -> Any:
             begin()
-            return call(data)
+            return call(data, **more)
 
         return begun
 
@@ -161,6 +161,13 @@ class Side:
         flat = DeviceArray(at, _BY_WIDTH[torch.empty((), dtype=dtype).element_size()], (_count(tuple(shape)),))
         return torch.as_tensor(flat, device=where).view(dtype).reshape(shape)
 
+    def place(self, node: Any) -> Any:
+        """The array over the judge's memory where one array of the output is read."""
+        if node[0] == "T":
+            return self._over(self._out + node[3], node[1], node[2])
+        typestr, shape = (node[1], tuple(node[2])) if node[0] == "n" else (_TYPESTR.get(node[1]), (node[-1],))
+        return None if typestr is None else DeviceArray(self._out + _offset(node), typestr, shape)
+
     def take(self, node: Any, value: Any, out: memoryview | None, where: str) -> None:
         """The value's bytes into the place of one array of the output."""
         if node[0] == "T":
@@ -179,7 +186,8 @@ class Side:
             key = f"out{node}"
             if key not in self._tensors:
                 self._tensors[key] = self._over(self._out + node[3], node[1], node[2])
-            self._tensors[key].copy_(value.detach())
+            if value.data_ptr() != self._tensors[key].data_ptr() or not value.is_contiguous():
+                self._tensors[key].copy_(value.detach())
             return
         typestr, shape = (node[1], tuple(node[2])) if node[0] == "n" else (_TYPESTR[node[1]], (node[3],))
         at, size = _offset(node), _size(node, laid=True)

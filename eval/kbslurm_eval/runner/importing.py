@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
 import sys
 from typing import Any
@@ -55,6 +56,15 @@ def import_submission(told: dict[str, Any]) -> tuple[int, str, Any]:
     if isinstance(told["call"], str):
         return Status.OK, "", getattr(module, names[0])
     return Status.OK, "", _each([(wanted, getattr(module, wanted)) for wanted in names])
+
+
+def takes_out(call: Any) -> bool:
+    """Whether the submission asks for the place where its answer is read, by a parameter `out`."""
+    try:
+        found = inspect.signature(call).parameters.get("out")
+    except (TypeError, ValueError):
+        return False
+    return found is not None and found.kind in (found.POSITIONAL_OR_KEYWORD, found.KEYWORD_ONLY)
 
 
 def _each(functions: list[tuple[str, Any]]) -> Any:

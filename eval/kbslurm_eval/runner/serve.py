@@ -8,6 +8,7 @@ code.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbslurm_eval.runner import error_text
 from kbslurm_eval.runner.error_text import one_line
-from kbslurm_eval.runner.importing import import_submission
+from kbslurm_eval.runner.importing import import_submission, takes_out
 from kbslurm_eval.shared import claimed_layout, layouts, runner_link, values
 from kbslurm_eval.shared.runner_link import Kind, RunnerEnd, Status
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import socket
 
 _kernel_type: Any = None
+_wants_out = False  # the submission asks for the place where its answer is read
 _line: socket.socket | None = None  # by which the judge lends memory of a device
 
 
@@ -67,7 +69,7 @@ def serve(folder: str) -> int:
             status, text = _called(call, layout, view, line.grow("out", words[room_at]))
             line.answer(token, status, text)
         elif kind == Kind.NULL:
-            unpacked(view)
+            unpacked(view, line.grow("out", words[room_at]))
             line.answer(token, Status.OK)
         elif kind == Kind.DECLARE:
             known[words[layout_at]] = layouts.layout_from(values.unpack(view))
@@ -90,7 +92,7 @@ def serve(folder: str) -> int:
             status, text = _called(_begun(call, device), layout, view, line.grow("out", words[room_at]))
             line.answer(token, *_ended(device, line, status, text))
         elif kind == Kind.DEVICE_NULL:
-            unpacked(view)
+            unpacked(view, line.views["out"])
             device.begin()
             line.answer(token, *_ended(device, line, Status.OK, ""))
         elif kind == Kind.DEVICE:
@@ -126,7 +128,8 @@ def _called(call: Any, layout: layouts.Layout, view: memoryview, out: memoryview
     try:
         if type(call) is _kernel_type:  # compiled: it fills the places itself
             return call.answers_with(layout, view, out)  # type: ignore[no-any-return]
-        found = call(values.unpack(view))
+        data = values.unpack(view, out)
+        found = call(data, out=layout.places(out)) if _wants_out else call(data)
         layout.write(found, out)
     except layouts.Misfit as misfit:
         return (Status.WRONG_SHAPE if misfit.shape else Status.WRONG_TYPE), claimed_layout.with_claim(
@@ -177,6 +180,9 @@ def _profiled(call: Any, told: dict[str, Any], out: memoryview) -> tuple[int, st
     from kbslurm_eval.runner import profiling
 
     try:
+        if _wants_out:
+            layout = layouts.layout_from(told["layout"])
+            call = functools.partial(call, out=layout.places(memoryview(bytearray(layout.size))))
         return Status.OK, profiling.traced(call, told, lambda: values.copied(told["input"]), out)
     except BaseException as error:  # noqa: BLE001 - the submission's, or the profiler's: either is told, no more
         return Status.RAISED, one_line(error)
@@ -226,7 +232,10 @@ def _loaded(told: dict[str, Any], folder: str) -> tuple[int, str, Any, str]:
         cache = str(built_files.furnish(told, folder))
         if told["native"]:
             return *_loaded_library(built_files.library(folder, told["library"])), cache
-    return *import_submission(told), cache
+    global _wants_out
+    status, text, call = import_submission(told)
+    _wants_out = takes_out(call)
+    return status, text, call, cache
 
 
 def _loaded_library(path: str) -> tuple[int, str, Any]:

@@ -8,6 +8,7 @@ a problem's check alone decides what an answer is, `claimed_layout` says how ano
 from __future__ import annotations
 
 import array
+import ctypes
 import json
 import operator
 import struct
@@ -60,17 +61,24 @@ class Layout:
         """For the runner."""
         return json.dumps({"tree": self.tree, "size": self.size}, separators=(",", ":"))
 
+    def places(self, buffer: memoryview) -> Any:
+        """The runner's part: what `out` is for a submission that asks for it: arrays where the answer is read, None
+        for whatever else it has to return."""
+        return _places(self.tree, buffer)
+
     def write(self, output: Any, buffer: memoryview) -> None:
-        """The runner's part: the output's bytes into the buffer, or Misfit."""
+        """The runner's part: the output's bytes into the buffer, or Misfit. What is there already isn't copied."""
+        if self.tree[0] in ("l", "t", "d"):
+            output = _apart(self.tree, output, buffer)
         _write(self.tree, output, buffer, "output")
 
     def read(self, found: bytes | bytearray) -> Any:
         """The judge's part: a plain value out of exactly these bytes, or Misfit. It never looks at a length it
-        didn't set."""
+        didn't set. Arrays are views of a bytearray, which the caller gives away."""
         if len(found) != self.size:
             raise Misfit("the output buffer was cut short", shape=True)
         try:
-            return _read(self.tree, memoryview(found))
+            return _read(self.tree, memoryview(found if type(found) is bytearray else bytearray(found)))
         except (ValueError, OverflowError) as error:  # bytes that no value of that type has: letters beyond the last
             raise Misfit(f"the bytes aren't a valid value: {error}") from None
 
@@ -121,6 +129,54 @@ def _laid(value: Any, room: Any, where: str, depth: int) -> Any:
             return ["T", str(value.dtype)[6:], list(value.shape), room(size), size, value.device.type]
         case _:
             raise Unsendable(f"{where} is a {kind.__name__}, which can't come back from a runner")
+
+
+def _places(node: Any, buffer: memoryview) -> Any:
+    match node:
+        case ["l", inner]:
+            return [_places(item, buffer) for item in inner]
+        case ["t", inner]:
+            return tuple(_places(item, buffer) for item in inner)
+        case ["d", pairs]:
+            return {tuple(k[1]) if isinstance(k, list) else k: _places(item, buffer) for k, item in pairs}
+        case ["n", dtype, shape, at, _]:
+            return imported("numpy").ndarray(tuple(shape), dtype, buffer, at)
+        case ["T", name, shape, at, _, "cpu"]:
+            return tensor_from(name, shape, at, [], "cpu", buffer)
+        case ["T", name, shape, _, _, device]:
+            return values.empty_tensor(name, shape, device)
+        case ["G", inner] if values.device_side is not None:
+            return values.device_side.place(inner)
+        case _:
+            return None
+
+
+def _apart(node: Any, value: Any, out: memoryview) -> Any:
+    """The same, with copies of arrays that are in the output but not in their own place: the others' are written
+    first."""
+    kind = type(value)
+    match node:
+        case ["l" | "t", inner] if kind in (list, tuple) and len(inner) == len(value):
+            return kind(_apart(item, part, out) for item, part in zip(inner, value, strict=True))
+        case ["d", pairs] if kind is dict:
+            inside = {tuple(k[1]) if isinstance(k, list) else k: item for k, item in pairs}
+            return {key: _apart(inside.get(key, ["0"]), part, out) for key, part in value.items()}
+        case ["n" | "T", _, _, at, size, *_] if size and (kind_of := array_kind(value)) in ("numpy", "torch"):
+            begin = ctypes.addressof(ctypes.c_char.from_buffer(out))
+            place = _address(value, kind_of) - begin
+            return value if place == at or not 0 <= place < len(out) else _copy(value, kind_of)
+        case _:
+            return value
+
+
+def _address(value: Any, kind: str) -> int:
+    if kind == "torch":
+        return int(value.data_ptr()) if value.device.type == "cpu" else 0
+    return int(value.__array_interface__["data"][0]) if isinstance(value, imported("numpy").ndarray) else 0
+
+
+def _copy(value: Any, kind: str) -> Any:
+    return value.clone() if kind == "torch" else value.copy()
 
 
 def fit(condition: bool, said: str, *, shape: bool = False) -> None:
@@ -207,7 +263,7 @@ def _write_numpy(node: Any, value: Any, out: memoryview, where: str) -> None:
     fit(value.dtype == dtype, f"{where} has dtype {value.dtype}; {dtype} was expected")
     fit(value.shape == shape, f"{where} has shape {value.shape}; {shape} was expected", shape=True)
     if node[4]:
-        np.copyto(np.ndarray(shape, dtype, out, node[3]), value)
+        np.copyto(np.ndarray(shape, dtype, out, node[3]), value)  # of an array to itself nothing
 
 
 def write_torch(node: Any, value: Any, out: memoryview, where: str) -> None:
@@ -220,7 +276,9 @@ def write_torch(node: Any, value: Any, out: memoryview, where: str) -> None:
     fit(tuple(value.shape) == shape, f"{where} has shape {tuple(value.shape)}; {shape} was expected", shape=True)
     fit(value.device.type == node[5], f"{where} is on {value.device.type}; {node[5]} was expected")
     if node[4]:
-        torch.frombuffer(out, dtype=dtype, count=value.numel(), offset=node[3]).reshape(shape).copy_(value.detach())
+        there = torch.frombuffer(out, dtype=dtype, count=value.numel(), offset=node[3]).reshape(shape)
+        if value.device.type != "cpu" or value.data_ptr() != there.data_ptr() or not value.is_contiguous():
+            there.copy_(value.detach())
 
 
 def _read(node: Any, found: memoryview) -> Any:
@@ -257,13 +315,11 @@ def _read(node: Any, found: memoryview) -> Any:
             _truths(node[1] == "|b1", found[node[2] : node[2] + 1])
             return imported("numpy").ndarray((), node[1], found, node[2])[()]
         case "n":
-            block = bytearray(found[node[3] : node[3] + node[4]])
-            _truths(node[1] == "|b1", block)
-            return imported("numpy").ndarray(tuple(node[2]), node[1], block)
+            _truths(node[1] == "|b1", found[node[3] : node[3] + node[4]])
+            return imported("numpy").ndarray(tuple(node[2]), node[1], found, node[3])
         case _:
-            block = bytearray(found[node[3] : node[3] + node[4]])
-            _truths(node[1] == "bool", block)
-            made_tensor = tensor_from(node[1], node[2], 0, [], "cpu", memoryview(block))
+            _truths(node[1] == "bool", found[node[3] : node[3] + node[4]])
+            made_tensor = tensor_from(node[1], node[2], node[3], [], "cpu", found)
             return made_tensor if node[5] == "cpu" else made_tensor.to(node[5])
 
 

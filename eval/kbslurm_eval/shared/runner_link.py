@@ -21,6 +21,7 @@ import os
 import secrets
 import struct
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 BELL_SIZE = 16_384
@@ -112,11 +113,18 @@ class JudgeEnd:
 
     def put(self, payload: bytes) -> None:
         """The payload into `in`, which grows as needed."""
-        fd = self._fds["in"]
-        self._grow("in", len(payload))
-        at = 0
-        while at < len(payload):
-            at += os.pwrite(fd, memoryview(payload)[at:], at)
+        self.put_parts(((0, payload),), len(payload))
+
+    def put_parts(self, parts: Iterable[tuple[int, bytes | memoryview]], size: int) -> None:
+        """The same in parts, each at its place in as much room."""
+        self._grow("in", size)
+        for at, part in parts:
+            _written(self._fds["in"], part, at)
+
+    def lay(self, parts: Iterable[tuple[int, memoryview]]) -> None:
+        """What destinations contain before the call, into `out`."""
+        for at, part in parts:
+            _written(self.out, part, at)
 
     def room(self, size: int) -> None:
         """`out` holds at least this many bytes."""
@@ -131,24 +139,24 @@ class JudgeEnd:
         """Whether someone else changed a file's size."""
         return any(os.fstat(self._fds[name]).st_size != size for name, size in self._sizes.items())
 
-    def poison(self, size: int) -> None:
-        """Fill the output with random bytes, so that an earlier call's output is of no use."""
+    def poison(self, size: int, laid: Iterable[tuple[int, memoryview]] = ()) -> None:
+        """Fill the output with random bytes, so that an earlier call's output is of no use; not where it is `laid`."""
         block = os.urandom(POISON)
         block *= min(1 + size // POISON, 64)
         at = 0
-        while at < size:
-            at += os.pwrite(self.out, memoryview(block)[: size - at], at)
+        for low, high in [*sorted((low, low + len(part)) for low, part in laid), (size, size)]:
+            while at < low:
+                at += os.pwrite(self.out, memoryview(block)[: low - at], at)
+            at = high
 
-    def read_out(self, size: int) -> bytes:
+    def read_out(self, size: int) -> bytearray:
         """The output's bytes; fewer if the runner truncated the file."""
-        parts, at = [], 0
-        while at < size:
-            part = os.pread(self.out, min(size - at, 1 << 24), at)
-            if not part:
-                break
-            parts.append(part)
-            at += len(part)
-        return b"".join(parts)
+        whole, at = bytearray(size), 0
+        with memoryview(whole) as view:
+            while at < size and (read := os.preadv(self.out, [view[at:]], at)):
+                at += read
+        del whole[at:]
+        return whole
 
     def status(self) -> tuple[int, str]:
         """The claim of the last DONE: a number, and a text that is capped here and sanitised by whoever shows it."""
@@ -175,6 +183,12 @@ class JudgeEnd:
             # a runner that sees the folder may have put anything in their place
             with contextlib.suppress(OSError):
                 (self.folder / name).unlink(missing_ok=True)
+
+
+def _written(fd: int, part: bytes | memoryview, at: int) -> None:
+    done, view = 0, memoryview(part)
+    while done < len(view):
+        done += os.pwrite(fd, view[done:], at + done)
 
 
 class RunnerEnd:

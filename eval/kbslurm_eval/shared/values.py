@@ -18,6 +18,7 @@ from kbslurm_eval.shared import objects
 
 ALIGN = 64
 DEPTH_CAP = 60
+LARGE = 1 << 20  # bytes of a tensor that aren't copied twice
 
 
 class Unsendable(TypeError):
@@ -29,6 +30,10 @@ class DeviceSide(Protocol):
 
     def made(self, node: Any, blocks: memoryview | None) -> Any:
         """The value of a node there: over the judge's memory, or of these bytes."""
+        ...
+
+    def place(self, node: Any) -> Any:
+        """The array where an output is read; None where that can't be had."""
         ...
 
     def take(self, node: Any, value: Any, out: memoryview | None, where: str) -> None:
@@ -61,10 +66,10 @@ def pack(value: Any, *, arrays_only: bool = False) -> bytes:
     return b"".join((head, bytes(start - len(head)), *blobs))
 
 
-def unpack(buffer: memoryview) -> Any:
-    """The value in this buffer; arrays are views of the buffer, not copies."""
+def unpack(buffer: memoryview, out: memoryview | None = None) -> Any:
+    """The value in this buffer; arrays are views of the buffer, not copies. `out`: where a destination is."""
     length, start = struct.unpack_from("<QQ", buffer, 0)
-    return _made(json.loads(bytes(buffer[16 : 16 + length])), buffer, start)
+    return _made(json.loads(bytes(buffer[16 : 16 + length])), buffer, start, out)
 
 
 def tree(packed: bytes) -> Any:
@@ -201,9 +206,12 @@ def _torch_bytes(tensor: Any) -> Any:
     torch = imported("torch")
 
     flat = tensor.cpu().contiguous().reshape(-1).view(torch.uint8)
+    if not flat.numel():
+        return b""
+    if (np := sys.modules.get("numpy")) is not None and flat.numel() >= LARGE:
+        return np.asarray(flat)  # its own memory, which the view keeps
     out = bytearray(flat.numel())
-    if flat.numel():
-        torch.frombuffer(out, dtype=torch.uint8).copy_(flat)
+    torch.frombuffer(out, dtype=torch.uint8).copy_(flat)
     return out
 
 
@@ -211,10 +219,12 @@ def _undo(order: list[int]) -> list[int]:
     return sorted(range(len(order)), key=order.__getitem__)
 
 
-def _made(node: Any, buffer: memoryview, start: int) -> Any:
+def _made(node: Any, buffer: memoryview, start: int, out: memoryview | None = None) -> Any:
     if not isinstance(node, list):
         return node
     match node:
+        case ["O", inner] if out is not None:  # a destination: it is where the answer is read
+            return _made(inner, out, 0)
         case ["n", dtype, shape, at, order]:
             np = imported("numpy")
 
@@ -223,11 +233,11 @@ def _made(node: Any, buffer: memoryview, start: int) -> Any:
         case ["T", name, shape, at, order, device]:
             return tensor_from(name, shape, start + at, order, device, buffer)
         case ["t", inner]:
-            return tuple(_made(v, buffer, start) for v in inner)
+            return tuple(_made(v, buffer, start, out) for v in inner)
         case ["l", inner]:
-            return [_made(v, buffer, start) for v in inner]
+            return [_made(v, buffer, start, out) for v in inner]
         case ["d", pairs]:
-            return {_made(k, buffer, start): _made(v, buffer, start) for k, v in pairs}
+            return {_made(k, buffer, start): _made(v, buffer, start, out) for k, v in pairs}
         case ["q" | "f" as code, at, count]:
             block = array.array("q" if code == "q" else "d")
             block.frombytes(buffer[start + at : start + at + 8 * count])

@@ -14,8 +14,8 @@ from kbslurm_eval.shared import values
 _honest = values.unpack
 
 
-def _slow(buffer):
-    found = _honest(buffer)
+def _slow(buffer, *more):
+    found = _honest(buffer, *more)
     if found is None:
         time.sleep(0.05)
     return found

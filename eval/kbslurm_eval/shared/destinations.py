@@ -1,0 +1,127 @@
+"""Answers that are written where they are read.
+
+A problem in destination-passing style answers in an array of its input. Its submissions get that array over the link's
+output, so none of them pays for a copy, and none can gain by sparing it. The judge sees by its own reference which
+arrays are destinations: the answer is the very array that came with the input.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kbslurm_eval.shared import values
+
+Places = dict[int, tuple[int, int]]  # which array of the input: where in the output, and how many bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Payload:
+    """A packed input in parts, with nothing between them, and what destinations contain before the call."""
+
+    parts: tuple[tuple[int, bytes | memoryview], ...]
+    size: int
+    laid: tuple[tuple[int, memoryview], ...] = ()
+    room: int = 0  # how far into the output destinations reach
+
+    def joined(self) -> bytes:
+        """All of it in one piece."""
+        whole = bytearray(self.size)
+        for at, part in self.parts:
+            whole[at : at + len(part)] = part
+        return bytes(whole)
+
+    def head(self) -> Payload:
+        """The same without any array's bytes, in as large a room."""
+        return Payload(parts=self.parts[:1], size=self.size, room=self.room)
+
+
+def plain(packed: bytes) -> Payload:
+    """A packed value without destinations."""
+    start = struct.unpack_from("<QQ", packed, 0)[1]
+    view = memoryview(packed)
+    return Payload(parts=((0, view[:start]), (start, view[start:])), size=len(packed))
+
+
+def found(packed: bytes, data: Any, tree: Any, answer: Any) -> Places:
+    """Which arrays of this packed input are destinations. `data` is the unpacked input that the reference was given,
+    `answer` what it returned, `tree` that of the answer's layout."""
+    length = struct.unpack_from("<Q", packed, 0)[0]
+    given: dict[tuple[Any, ...], list[int]] = {}
+    for number, (node, array) in enumerate(_arrays(json.loads(packed[16 : 16 + length]), data)):
+        if node[4] == sorted(node[4]) and (place := _place(array)) is not None:
+            given.setdefault((str(node[:3]), *place), []).append(number)
+    places: Places = {}
+    for node, array in _arrays(tree, answer):
+        place = _place(array)
+        for number in given.get((str(node[:3]), *place), []) if place is not None else []:
+            if number in places:  # one array as two answers
+                return {}
+            places[number] = (node[3], node[4])
+    return places
+
+
+def placed(packed: bytes, places: Places) -> Payload:
+    """The input with its destinations in the output."""
+    if not places:
+        return plain(packed)
+    length, start = struct.unpack_from("<QQ", packed, 0)
+    view, gone = memoryview(packed), list[tuple[int, int]]()
+    laid: list[tuple[int, memoryview]] = []
+    numbers = itertools.count()
+
+    def moved(node: Any) -> Any:
+        match node:
+            case ["l" | "t" as kind, inner]:
+                return [kind, [moved(item) for item in inner]]
+            case ["d", pairs]:
+                return ["d", [[key, moved(item)] for key, item in pairs]]
+            case ["n" | "T", *_] if (place := places.get(next(numbers))) is not None:
+                at = start + node[3]
+                gone.append((at, at + place[1]))
+                laid.append((place[0], view[at : at + place[1]]))
+                return ["O", [*node[:3], place[0], *node[4:]]]
+            case _:
+                return node
+
+    text = json.dumps(moved(json.loads(packed[16 : 16 + length])), separators=(",", ":")).encode()
+    begin = -(-(16 + len(text)) // values.ALIGN) * values.ALIGN
+    head = (struct.pack("<QQ", len(text), begin) + text).ljust(begin, b"\0")
+    parts: list[tuple[int, bytes | memoryview]] = [(0, head)]
+    at = start
+    for low, high in [*sorted(gone), (len(packed), len(packed))]:
+        if low > at:
+            parts.append((begin + at - start, view[at:low]))
+        at = high
+    room = max(at + size for at, size in places.values())
+    return Payload(parts=tuple(parts), size=begin + len(packed) - start, laid=tuple(laid), room=room)
+
+
+def _arrays(node: Any, value: Any) -> Iterator[tuple[Any, Any]]:
+    """The arrays of a tree, each with the node that describes it, in the order in which they were packed."""
+    match node:
+        case ["l" | "t", inner]:
+            for item, part in zip(inner, value, strict=True):
+                yield from _arrays(item, part)
+        case ["d", pairs]:
+            for key, item in pairs:
+                yield from _arrays(item, value[tuple(key[1]) if isinstance(key, list) else key])
+        case ["n" | "T", *_]:
+            yield node, value
+        case _:
+            pass
+
+
+def _place(array: Any) -> tuple[int, int] | None:
+    """Where a dense array of this process's memory begins, and its size; None for anything else."""
+    match values.array_kind(array):
+        case "numpy" if array.flags.c_contiguous and array.nbytes:
+            return int(array.__array_interface__["data"][0]), int(array.nbytes)
+        case "torch" if array.device.type == "cpu" and array.is_contiguous() and array.numel():
+            return int(array.data_ptr()), int(array.numel() * array.element_size())
+        case _:
+            return None
