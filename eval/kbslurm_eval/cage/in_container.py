@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from kbslurm_eval.cage import seen_inside
 from kbslurm_eval.cage.kernel import NEW_NS, NEW_USER, libc_call
 from kbslurm_eval.cage.limits import gpu_devices, set_limits
 from kbslurm_eval.cage.mounts import fix_devices
@@ -52,5 +53,7 @@ def _fix_devices() -> None:
     """The container's devices are the node's own: their times would outlive the run. Whether they are closed is looked
     at as well."""
     with contextlib.suppress(OSError):
+        given = os.stat("/proc/self/ns/mnt").st_ino
         libc_call("unshare", NEW_NS)
+        seen_inside.containers_own["mnt"] = given  # one's own mounts confine nothing
         fix_devices()

@@ -19,6 +19,7 @@ GVISOR = (
     "this kernel is gVisor: pinning to cores and scheduling classes have no effect, so times may scatter more, and the "
     "numbers of processes and of queued signals aren't limited"
 )
+containers_own: dict[str, int] = {}  # a namespace that a container gave, where the runner is in one below it
 NOBODY = 0x7FFF_FFF0  # no process has this pid: Linux goes up to 2**22
 
 
@@ -29,6 +30,7 @@ def seen_from_inside() -> dict[str, Any]:
     for name in ("user", "mnt", "pid", "ipc", "net"):
         with contextlib.suppress(OSError):
             spaces[name] = os.stat(f"/proc/self/ns/{name}").st_ino
+    spaces |= containers_own
     seccomp, privileges, capabilities = _from_status()
     return {
         "spaces": spaces, "seccomp": seccomp, "no_new_privs": privileges, "capabilities": capabilities,
