@@ -460,7 +460,7 @@ def test_the_start_page_counts_submissions_once_after_each_event(
     api: ServedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts, one_by_one = Counter[str](), Boards.all
-    together = getattr(Boards, "submissions", dict)  # of a board each in earlier versions
+    together = Boards.submissions
 
     def all_of_them(self: Boards, **how: Any) -> Any:
         counts["counted"] += how.get("counted", True)
@@ -471,7 +471,7 @@ def test_the_start_page_counts_submissions_once_after_each_event(
         return together(self)
 
     monkeypatch.setattr(Boards, "all", all_of_them)
-    monkeypatch.setattr(Boards, "submissions", submissions, raising=False)
+    monkeypatch.setattr(Boards, "submissions", submissions)
     ada = api.client("ada")
     with browsing(api) as anybody:
 

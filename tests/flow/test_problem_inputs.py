@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,3 +109,19 @@ def test_a_whole_repository_is_tried_at_a_named_commit(tmp_path: Path) -> None:
     assert told["sums"]["problems"] == 2
     assert (told["sums"]["load"], told["sums"]["inputs checked"], told["sums"]["reference runs"]) == (1, 1, 1)
     assert next(r["why_not"] for r in told["problems"] if not r["loads"]).startswith("Invalid: ")
+
+
+def test_a_problem_that_was_found_good_isnt_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def head(size: int) -> str:
+        return f"def generate_input(n, seed):\n    return [0.25] * {size}\n"
+
+    starts: list[list[str]] = []
+    run = subprocess.run
+
+    def counted(argv: list[str], **more: Any) -> Any:
+        starts.append(argv)
+        return run(argv, **more)
+
+    monkeypatch.setattr(subprocess, "run", counted)
+    assert [tried(tmp_path, head(size)) for size in (7, 7, 8)] == ["checked"] * 3
+    assert len(starts) == 2

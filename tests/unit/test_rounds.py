@@ -1,4 +1,4 @@
-"""One look for many askers, and pages that take turns."""
+"""One look for many askers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from collections.abc import Collection, Mapping
 
 import pytest
 from anyio import CapacityLimiter
-from starlette.types import Message, Receive, Scope, Send
 
-from kbslurm.api.page_turns import AT_ONCE, BOARDS_AT_ONCE, PagesInTurn
 from kbslurm.api.rounds import Rounds
 
 PATIENCE_S = 60.0
@@ -80,57 +78,3 @@ def test_whoever_leaves_takes_nobody_along() -> None:
             await leaves
 
     asyncio.run(asking())
-
-
-class App:
-    """Answers in two steps, each when it may."""
-
-    def __init__(self) -> None:
-        self.begun: list[str] = []
-        self.may_answer, self.may_end = asyncio.Event(), asyncio.Event()
-        self.ended: list[str] = []
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.begun.append(scope["path"])
-        await self.may_answer.wait()
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await self.may_end.wait()  # its reader takes long to read it
-        await send({"type": "http.response.body", "body": b""})
-        self.ended.append(scope["path"])
-
-
-async def _nothing() -> Message:
-    raise AssertionError("nothing is read")
-
-
-async def _dropped(message: Message) -> None:
-    pass
-
-
-async def _settled() -> None:
-    for _ in range(500):
-        await asyncio.sleep(0)
-
-
-def test_a_crowd_of_pages_lets_polls_pass_and_a_slow_reader_holds_up_nobody() -> None:
-    async def crowded() -> None:
-        app = App()
-        turns = PagesInTurn(app)
-
-        def ask(path: str) -> asyncio.Task[None]:
-            return asyncio.create_task(turns({"type": "http", "path": path}, _nothing, _dropped))
-
-        pages = [ask(path) for path in ("/", "/board/a/H100", "/problem/a") for _ in range(2 * BOARDS_AT_ONCE)]
-        await _settled()
-        made = AT_ONCE + BOARDS_AT_ONCE
-        assert len(app.begun) == made
-        polls = [ask(path) for path in ("/user/submissions/3", "/live/a", "/health", "/me")]
-        await _settled()
-        assert app.begun[made:] == ["/user/submissions/3", "/live/a", "/health", "/me"]
-        app.may_answer.set()
-        await _settled()
-        assert len(app.begun) == len(pages) + len(polls) and app.ended == []
-        app.may_end.set()
-        await asyncio.gather(*pages, *polls)
-
-    asyncio.run(crowded())
