@@ -200,7 +200,7 @@ def test_a_leader_that_is_killed_twice_during_a_burst_of_twenty(walk: Walk) -> N
             for _ in range(2):
                 walk.stage.wait_until(lambda: any(row["state"] == "running" for row in walk.stage.runs()))
                 leaders.kill()
-                told.look(20)
+                told.look(1)
             one_verdict_each(walk, 20)
         finally:
             leaders.close()
