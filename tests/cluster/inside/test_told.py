@@ -193,7 +193,7 @@ class Leaders:
 
 def test_a_leader_that_is_killed_twice_during_a_burst_of_twenty(walk: Walk) -> None:
     for number in range(20):
-        walk.stage.submit(submission(GOOD), by="ada" if not number else f"p{number}", gpus=["H100"])
+        walk.stage.submit(sleeping(30), by="ada" if not number else f"p{number}", gpus=["H100"])
     with faces(walk) as told:
         leaders = Leaders(told)
         try:
