@@ -265,7 +265,7 @@ class RanksLaunch(Launch):
             return replace(failed[1], text=f"rank {failed[0]}: {failed[1].text}")
         return replies.parts[0]
 
-    def null(self, prepared: Prepared) -> int:
+    def round_trip(self, prepared: Prepared) -> int:
         """The round trip to all ranks, without the call."""
         return self.ring_all(Kind.NULL, self._nothings(prepared), late=_is_late(prepared)).ns
 
