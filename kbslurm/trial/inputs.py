@@ -16,19 +16,20 @@ from kbslurm.domain.run import new_job_name
 from kbslurm.errors import Invalid
 from kbslurm.trial.run import environment
 
-TRYING_S = 150.0
+TRYING_S = 45.0  # less than a client waits for the answer to an upload
+LEAST_S = 5.0
 CHECKED = "checked"
 REMEMBERED = 256
 _checked: dict[tuple[str, Path], None] = {}  # by digest: what has been found good by this process
 
 
-def with_checked_inputs(problem: Problem, *, eval_dir: Path) -> Problem:
+def with_checked_inputs(problem: Problem, *, eval_dir: Path, within_s: float = TRYING_S) -> Problem:
     """The problem, with what trying its inputs came to; Invalid if they can't be made or sent.
 
     Its code runs in a process of its own at the highest isolation that this machine allows, never in ours.
     """
     key = (problem.digest, eval_dir)
-    said = CHECKED if key in _checked else _tried(problem, eval_dir)
+    said = CHECKED if key in _checked else _tried(problem, eval_dir, min(within_s, TRYING_S))
     if said == CHECKED:
         _checked[key] = None
         if len(_checked) > REMEMBERED:
@@ -41,7 +42,9 @@ def with_checked_inputs(problem: Problem, *, eval_dir: Path) -> Problem:
     return dataclasses.replace(problem, inputs=said)
 
 
-def _tried(problem: Problem, eval_dir: Path) -> str:
+def _tried(problem: Problem, eval_dir: Path, limit_s: float) -> str:
+    if limit_s < LEAST_S:
+        return "unchecked: trying the inputs of the problems before it took all the time that there was"
     manifest = manifest_for(
         problem,
         token=new_job_name(),
@@ -62,11 +65,11 @@ def _tried(problem: Problem, eval_dir: Path) -> str:
                 capture_output=True,
                 cwd=work,
                 env=environment(work),
-                timeout=TRYING_S,
+                timeout=limit_s,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return f"unchecked: generate_input took longer than {TRYING_S:g} s"
+            return f"unchecked: generate_input took longer than {limit_s:.0f} s"
     lines = done.stdout.decode(errors="replace").strip().splitlines()
     found = lines[-1] if lines else ""
     if found == CHECKED or found.startswith(("unchecked: ", "faulty: ")):

@@ -125,3 +125,10 @@ def test_a_problem_that_was_found_good_isnt_tried_again(tmp_path: Path, monkeypa
     monkeypatch.setattr(subprocess, "run", counted)
     assert [tried(tmp_path, head(size)) for size in (7, 7, 8)] == ["checked"] * 3
     assert len(starts) == 2
+
+
+def test_a_problem_for_which_no_time_is_left_stays_unchecked(tmp_path: Path) -> None:
+    file = tmp_path / "problem.py"
+    file.write_text(f'TESTS = [{{"n": 3, "seed": 1}}]\ndef generate_input(n, seed):\n    return [0.125] * 99\n{REST}')
+    found = with_checked_inputs(load(file), eval_dir=shared_folders.eval_dir(), within_s=1.0)
+    assert found.inputs.startswith("unchecked: trying the inputs of the problems before it took")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from kbslurm.api.hosting.boards import BoardActs, Loaded
@@ -11,6 +12,8 @@ from kbslurm.domain import contest
 from kbslurm.domain import problem as values
 from kbslurm.problems import sync
 from kbslurm.trial.inputs import with_checked_inputs
+
+TRYING_S = 90.0  # all inputs of a repository; a client waits 150 s for the whole
 
 if TYPE_CHECKING:
     from kbslurm.domain.access import Visibility
@@ -56,6 +59,12 @@ class ProblemActs(BoardActs):
         visibility: Visibility = "public",
     ) -> Mapping[str, Any]:
         """Create and update boards from a repository of problems, read at one commit."""
+        until_s = monotonic() + TRYING_S
+
+        def tried(problem: values.Problem) -> values.Problem:
+            left_s = until_s - monotonic()
+            return with_checked_inputs(problem, eval_dir=shared_folders.eval_dir(), within_s=left_s)
+
         order = sync.Order(
             repository=repository,
             problem_set=problem_set,
@@ -65,7 +74,7 @@ class ProblemActs(BoardActs):
             min_isolation=self.config.policy.ranked_min_isolation,
             gpus=self.offered(),
             check=self.check_memory,
-            tried=lambda problem: with_checked_inputs(problem, eval_dir=shared_folders.eval_dir()),
+            tried=tried,
             by=self.by,
         )
         came = sync.sync(self.store, order, self.now)
