@@ -1,6 +1,6 @@
 # ruff: noqa
 # mypy: ignore-errors
-# group: correctness
+# group: precomputation
 # catalogue: T8 C13 P3
 # tries: do the work of a whole batch in one call, and return what was computed then in the others
 # verdict: wrong
