@@ -191,7 +191,7 @@ class Scripted:
         calls, began = self.ran.pop()
         self.ran.append((calls, time.monotonic() - began))
 
-    def null(self, prepared: Prepared) -> int:
+    def round_trip(self, prepared: Prepared) -> int:
         time.sleep(0.002)
         self._allowance.spend(0.002)
         self.calls += 1
