@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import Phase as HypothesisPhase
 from hypothesis import strategies as st
 
@@ -154,6 +154,7 @@ class Play(Led):
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(phases=PHASES, accounting=st.booleans())
+@example(phases=[Phase(sbatch="takes", queue="pending for no reason", seconds=5, event="")], accounting=False)
 def test_every_run_ends_or_says_what_it_waits_for(
     postgres_server: Server, template_database: str, phases: list[Phase], accounting: bool
 ) -> None:

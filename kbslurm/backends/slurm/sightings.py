@@ -14,6 +14,7 @@ from kbslurm.observe.logs import teller
 tell = teller("slurm")
 
 FEDERATED = "another cluster of the federation took the job; its own files will show its end"
+QUEUED = "it is in the cluster's queue, and Slurm hasn't said yet what it waits for"
 REQUEUED = "it was requeued from outside; an attempt runs only once, so it isn't restarted"
 
 
@@ -28,7 +29,7 @@ def sighting_of_row(row: JobRow, proof: Evidence, paths: AttemptPaths, site: str
         case Phase.WAITING if came_back(row, proof):
             return replace(ended_sighting(proof, Ending.CANCELLED, REQUEUED), handle=Handle(row.id))
         case Phase.WAITING:
-            return replace(usual, node=None, expected_at=row.expected_at)
+            return replace(usual, node=None, reason=usual.reason or QUEUED, expected_at=row.expected_at)
         case Phase.RUNNING:
             return replace(usual, seen=Seen.RUNNING, reason="", started_at=started_at)
         case Phase.ELSEWHERE:
