@@ -12,7 +12,7 @@ from collections import deque
 from typing import Protocol
 
 A_TURN = 4  # requests that are taken up in one turn of the loop
-PAGES = 6  # that are being made at the same time
+PAGES = 4  # that are being made at the same time
 _PAGES = tuple(method + path for method in (b"GET ", b"HEAD ") for path in (b"/board/", b"/problem/", b"/ ", b"/?"))
 
 
