@@ -21,8 +21,19 @@ class PagesInTurn:
             await self.app(scope, receive, send)
             return
 
+        has_turn = True
+
+        def end_turn() -> None:
+            nonlocal has_turn
+            if has_turn:  # only once: the next request on this connection may have come by the end
+                has_turn = False
+                self._entrance.leave(connection)
+
         async def sent(message: Message) -> None:
-            self._entrance.leave(connection)
+            end_turn()
             await send(message)
 
-        await self.app(scope, receive, sent)
+        try:
+            await self.app(scope, receive, sent)
+        finally:
+            end_turn()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kbslurm.api import page_turns
 from kbslurm.api.entrance import A_TURN, PAGES, Entrance
 
 PAGE, POLL = b"GET /board/main/H100 HTTP/1.1\r\n", b"GET /user/submissions/7 HTTP/1.1\r\n"
@@ -104,3 +105,35 @@ def test_polls_without_end_leave_a_page_its_turn() -> None:
 
     order = in_a_loop(act)
     assert len(order) == 21 * A_TURN + 1 and order.index("page") == 2 * A_TURN
+
+
+class Left(Entrance):
+    """Counts who leaves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: list[Any] = []
+
+    def leave(self, guest: Any) -> None:
+        self.left.append(guest)
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_page_that_fails_gives_its_turn_back_once(monkeypatch: pytest.MonkeyPatch, answers: bool) -> None:
+    """Once: by the end of its answer the next request on its connection may have come."""
+    monkeypatch.setattr(page_turns, "connection_of", lambda scope: "its connection")
+    entrance = Left()
+
+    async def page(scope: Any, receive: Any, send: Any) -> None:
+        if answers:
+            await send({"type": "http.response.start"})
+            await send({"type": "http.response.body"})
+        raise ZeroDivisionError
+
+    async def nothing(*_: Any) -> Any:
+        pass
+
+    turns_of = page_turns.PagesInTurn(page, entrance=entrance)
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(turns_of({"type": "http"}, nothing, nothing))
+    assert entrance.left == ["its connection"]
