@@ -20,7 +20,7 @@ TRYING_S = 45.0  # less than a client waits for the answer to an upload
 LEAST_S = 5.0
 CHECKED = "checked"
 REMEMBERED = 256
-_checked: dict[tuple[str, Path], None] = {}  # by digest: what has been found good by this process
+_checked: set[tuple[str, Path]] = set()  # by digest: what this process has found good
 
 
 def with_checked_inputs(problem: Problem, *, eval_dir: Path, within_s: float = TRYING_S) -> Problem:
@@ -31,9 +31,9 @@ def with_checked_inputs(problem: Problem, *, eval_dir: Path, within_s: float = T
     key = (problem.digest, eval_dir)
     said = CHECKED if key in _checked else _tried(problem, eval_dir, min(within_s, TRYING_S))
     if said == CHECKED:
-        _checked[key] = None
-        if len(_checked) > REMEMBERED:
-            _checked.pop(next(iter(_checked)), None)
+        if len(_checked) >= REMEMBERED:
+            _checked.clear()
+        _checked.add(key)
     if said.startswith("faulty: "):
         raise Invalid(
             f"problem {problem.name}: {said.removeprefix('faulty: ')}",
