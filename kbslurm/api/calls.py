@@ -26,7 +26,8 @@ Who = Literal["anyone", "browser", "person", "service", "creator", "host"]
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """`cap`: the largest body, in bytes. `who` may send one. `in_turn`: it uses a thread, so clients take turns;
+    """`cap`: the largest body, in bytes. `who` may send one; every call of a `person` that changes something is listed
+    with that, so that a host who makes it for them is noted. `in_turn`: it uses a thread, so clients take turns;
     `submits`: it counts as a submission."""
 
     cap: int = NOTHING
@@ -49,6 +50,9 @@ CALLS: Mapping[str, Call] = {
     "GET /auth/login/{provider}": Call(in_turn=False),
     "GET /auth/callback/{provider}": Call(in_turn=False),
     "POST /user/join": Call(cap=FIELDS, who="person"),
+    "POST /user/logout": Call(who="person"),
+    "POST /user/submissions/{submission_id}/cancel": Call(who="person"),
+    "DELETE /user/submissions/{submission_id}": Call(who="person"),
     "POST /user/submissions": Call(cap=SOURCE, who="person", submits=True),
     "POST /submission/{leaderboard}/{gpu}/{mode}": Call(cap=SOURCE, who="person", submits=True),
     "POST /{leaderboard}/{gpu}/{mode}": Call(cap=SOURCE, who="person", submits=True),

@@ -51,7 +51,10 @@ class Door(SharedRoute):
             if not call.in_turn:
                 return await handle(request)
             async with context.turns.turn(_whose(context, request)):
-                return await handle(request)
+                answer = await handle(request)
+                if call.who == "person":
+                    await _note_acting(context, request)
+                return answer
 
         return handled
 
@@ -84,6 +87,12 @@ def _check_may_send(context: Context, request: Request, call: Call) -> None:
             pass
         case _:
             assert_never(call.who)
+
+
+async def _note_acting(context: Context, request: Request) -> None:
+    sender = identity.claimed(request.headers)
+    if sender.acting and sender.bearer:
+        await run_in_threadpool(identity.note_acting, context, sender, f"{request.method} {request.url.path}")
 
 
 def _whose(context: Context, request: Request) -> Whose:

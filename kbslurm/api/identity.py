@@ -97,8 +97,7 @@ def caller(context: Context, sender: Given) -> Person:
             # A host by a Discord role sees what hosts see, but the database and the placement of runs ignore that role.
             is_host = found.right == "host" and not found.person.is_staff
             return dataclasses.replace(_signed_in(found.person), role="staff") if is_host else _signed_in(found.person)
-        host(context, sender)
-        return _signed_in(_acted_for(context, sender.acting))
+        return _signed_in(_acting_for(context, sender, sender.acting)[1])
     if not sender.key:
         raise Unnamed("the header X-Popcorn-Cli-Id is missing", hint="Run: popcorn register discord")
     person = _person_of(context, sender.key)
@@ -122,6 +121,22 @@ def _signed_in(person: Person) -> Person:
     if not access.may_sign_in(person):
         raise Banned(f"{person.name} is banned{f': {person.ban_reason}' if person.ban_reason else ''}")
     return person
+
+
+def note_acting(context: Context, sender: Given, call: str) -> None:
+    """Write into the audit log that a host has made this call for somebody else, if so: what it changed bears only that
+    person's name. The bot isn't noted, since it passes on what they did themselves."""
+    if sender.acting and sender.bearer and not is_bot(context, sender):
+        by, whom = _acting_for(context, sender, sender.acting)
+        context.store.events.audit(by, "act_for", f"person:{whom.id}", {"call": call}, now=context.clock.now())
+
+
+def _acting_for(context: Context, sender: Given, whom: str) -> tuple[str, Person]:
+    """The host's name, and the person that they act for."""
+    by, person = acting_host(context, sender)
+    found = _acted_for(context, whom)
+    access.check_may_act_for(person, found)
+    return by, found
 
 
 def maybe_caller(context: Context, sender: Given) -> Person | None:

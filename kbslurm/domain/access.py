@@ -12,7 +12,7 @@
 | the staff page | staff |
 | pages, calls and streams as oneself | whoever isn't banned |
 | banning somebody, or lifting a ban | hosts; of staff, owners; nobody their own |
-| giving or taking a role; tokens and accounts of others | hosts; of staff, owners |
+| giving or taking a role; tokens and accounts of others; acting for others | hosts; of staff, owners |
 
 A host is a member of staff, or for one call whoever has a Discord role that the configuration names. Whoever is banned
 is nobody until the ban is lifted: no staff, no author, no reader of a private board.
@@ -94,6 +94,15 @@ def check_may_give(host: Viewer | None, role: Role) -> None:
     Otherwise any member of staff could become an owner."""
     if host is not None and is_staff(role) and not (host.role == "owner" and has_staff_rights(host)):
         raise Refused("only an owner may change the rights, tokens and accounts of staff", hint="Ask an owner.")
+
+
+def check_may_act_for(host: Viewer | None, whom: Viewer) -> None:
+    """Refused if this host may not make that person's own calls for them: otherwise any member of staff could submit or
+    delete as an owner."""
+    if host is None or host.id == whom.id or not is_staff(whom.role):
+        return
+    if not (host.role == "owner" and has_staff_rights(host)):
+        raise Refused("only an owner may act for staff", hint="Ask an owner.")
 
 
 def is_for_everybody(visibility: str) -> bool:

@@ -29,7 +29,7 @@ from tests.command_line import CommandLine
 from tests.flow.puppet import Puppet, sealed_report
 from tests.flow.stage import HandClock
 from tests.flow.test_pages import judged
-from tests.popcorn.served_api import GOOD, TRANSPOSE, ServedApi, served
+from tests.popcorn.served_api import ADMIN, GOOD, TRANSPOSE, ServedApi, served
 
 BOT = "the-bots-own-token"
 OWN = "somebody's own submission, token or session"
@@ -356,3 +356,57 @@ def test_the_audit_log_is_append_only_in_the_database(database_url: str, stateme
         with psycopg.connect(database_url) as connection, pytest.raises(psycopg.errors.IntegrityError):
             connection.execute(statement)
         assert newest(store).data["name"] == "grace"
+
+
+def test_a_host_who_makes_somebodys_own_calls_for_them_is_named(api: ServedApi) -> None:
+    """What was done bears only that person's name: a submission in it, one that is deleted, access to a board."""
+    ada = api.store.people.ensure("ada")
+    hana = api.store.people.add("hana", "staff", now=api.now)
+    (code,) = api.store.invites.make(["transpose"], 1, by="root", now=api.now)[1]
+    upload = {"files": {"file": ("k.py", GOOD)}}
+    acts: list[tuple[str, str, dict[str, Any]]] = [
+        ("POST", "/submission/transpose/H100/test", upload),
+        ("POST", "/user/submissions?leaderboard=transpose&gpu=H100&mode=test", upload),
+        ("POST", "/user/submissions/1/cancel", {}),
+        ("DELETE", "/user/submissions/1", {}),
+        ("POST", "/user/join", {"json": {"code": code}}),
+    ]
+    token = api.store.tokens.issue(hana.id, device="laptop", now=api.now)
+    for_ada = {"Authorization": f"Bearer {token}", "X-Kbslurm-Acting-For": "person:ada"}
+    with httpx.Client(base_url=api.url, timeout=120, headers=for_ada) as http:
+        for method, path, sent in acts:
+            answer = http.request(method, path, **sent)
+            assert answer.status_code < 300, (path, answer.text)
+            line = newest(api.store)
+            assert line is not None, path
+            assert (line.kind, line.subject) == ("staff.act_for", f"person:{ada.id}"), path
+            assert line.data == {
+                "call": f"{method} {path.partition('?')[0]}", "by": "hana", "via": "api", "where": "127.0.0.1",
+            }  # fmt: skip
+        told = newest(api.store)
+        assert http.get("/user/me").json()["name"] == "ada"
+        assert http.request("DELETE", "/user/submissions/9").status_code == 404
+        assert http.post("/user/logout").status_code == 400
+        assert newest(api.store) == told, "nothing was changed"
+
+
+def test_only_owners_act_for_staff(api: ServedApi) -> None:
+    people = api.store.people
+    hosts = {name: people.add(name, role, now=api.now) for name, role in (("hana", "staff"), ("olga", "owner"))}  # type: ignore[arg-type]
+    people.add("mia", "staff", now=api.now)
+    tokens = {name: api.store.tokens.issue(one.id, now=api.now) for name, one in hosts.items()}
+    whom = {"ada": "participant", "hana": "staff", "mia": "staff", "olga": "owner"}
+    people.ensure("ada")
+    with httpx.Client(base_url=api.url, timeout=120) as http:
+        allowed = {
+            name: [
+                one
+                for one in whom
+                if http.get(
+                    "/user/me", headers={"Authorization": f"Bearer {token}", "X-Kbslurm-Acting-For": f"person:{one}"}
+                ).status_code
+                == 200
+            ]
+            for name, token in {**tokens, "admin": ADMIN}.items()
+        }
+    assert allowed == {"hana": ["ada", "hana"], "olga": [*whom], "admin": [*whom]}
