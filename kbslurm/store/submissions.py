@@ -168,6 +168,15 @@ class Submissions(Rows):
         found = self._all(_TOGETHER, {"submission": submission, "via": via})
         return [(SubmissionId(row["id"]), row["place"]) for row in found]
 
+    def unfinished(self, person: PersonId) -> list[SubmissionId]:
+        """The numbers of this person's submissions that still have an open run."""
+        found = self._all(
+            "SELECT DISTINCT submission_id FROM run WHERE person_id = %(person)s"
+            " AND state IN ('queued', 'launching', 'running') ORDER BY submission_id",
+            {"person": person},
+        )
+        return [SubmissionId(row["submission_id"]) for row in found]
+
     def cancel(self, submission: SubmissionId, by: PersonId | None, now: datetime) -> Sequence[OpenAttempt]:
         told = {"submission": submission, "by": by, "now": now}
         with self._pool.transaction() as connection:

@@ -207,8 +207,11 @@ def test_a_refusal_a_ban_and_a_provider_that_is_not_there(
     stage.sign_on(browser, "github")
     person = stage.who(browser)
     assert person is not None
+    kept = {"Cookie": f"{SESSION}={stage.context.store.tokens.issue(person.id)}"}
+    assert stage.browser().get("/auth/login/oidc?link=true", headers=kept).status_code == 303
     stage.context.store.people.ban(person.id)
     assert stage.sign_on(stage.browser(), "github").status_code == 403
+    assert stage.browser().get("/auth/login/oidc?link=true", headers=kept).status_code == 401
     bare = context_of(settings.load(None, {}, cwd=tmp_path / "none"), stage.context.store)
     with Serving(bare, host="127.0.0.1", port=0) as serving, httpx.Client(base_url=serving.url, timeout=60) as other:
         assert other.get("/auth/login/github").status_code == 404

@@ -14,9 +14,12 @@ import pytest
 
 from kbslurm.api import identity
 from kbslurm.api.sessions import SESSION
+from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import Invalid
+from kbslurm.flow.queue import claim, free_slots
 from kbslurm.store.views import Person
 from tests.command_line import CommandLine
+from tests.flow.puppet import Puppet
 from tests.flow.stage import HandClock
 from tests.flow.test_pages import csrf
 from tests.popcorn.served_api import ADMIN, GOOD, ServedApi, served
@@ -111,6 +114,35 @@ def test_a_ban_ends_tokens_until_it_is_lifted_and_sessions_for_good(
     api.store.people.unban(ada.person.id, by="root", now=api.now)
     assert http.get("/user/me", headers=ada.as_author).json()["name"] == "ada"
     assert http.get("/me", headers=ada.browser).status_code == 303, "she signs in again"
+
+
+def test_a_ban_cancels_what_its_person_has_open_and_nobody_elses(
+    api: ServedApi, http: httpx.Client, hana: Account, ada: Account
+) -> None:
+    """Otherwise somebody who is banned for abuse would keep the GPUs until their queue is empty."""
+    eve = Account(api, "eve")
+
+    def sent(by: Account) -> int:
+        files = {"file": ("k.py", GOOD)}
+        answer = http.post("/submission/transpose/H100/test", files=files, headers=by.as_author)
+        return int(answer.json()["details"]["id"])
+
+    first = sent(ada)
+    slots = free_slots({"local": Puppet(slots={"H100": 9}).capacity()}, ())
+    attempt = claim(api.store.queue, slots, api.now)
+    assert attempt is not None
+    second, other = sent(ada), sent(eve)
+    assert http.post("/admin/ban/ada", headers=hana.as_host).status_code == 200
+
+    def state(number: int) -> tuple[str, bool]:
+        (run,) = api.store.submissions.get(SubmissionId(number)).runs
+        return run.state.value, run.cancel_at is not None
+
+    assert [state(one) for one in (first, second, other)] == [
+        ("launching", True), ("cancelled", True), ("queued", False),
+    ]  # fmt: skip
+    assert http.delete("/admin/ban/ada", headers=hana.as_host).status_code == 200
+    assert state(second) == ("cancelled", True), "lifting it brings no run back"
 
 
 def test_nobody_lifts_their_own_ban_and_only_owners_touch_staff(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kbslurm.api.hosting.host_acts import HostActs
 from kbslurm.domain import access, contest
 from kbslurm.errors import Invalid, Misconfigured, NotFound
+from kbslurm.flow.cancel import cancel
 
 if TYPE_CHECKING:
     from kbslurm.domain.access import Role
@@ -50,12 +51,15 @@ class PeopleActs(HostActs):
         return told(self.store.people.set_cluster_account(person.id, account, by=self.by, now=self.now))
 
     def ban(self, whom: str, reason: str = "") -> Mapping[str, Any]:
-        """Ban a person: reject their submissions and hide them from every board."""
+        """Ban a person: reject their submissions, cancel what is open of them, and hide them from every board."""
         person = self.whom(whom)
         access.check_may_ban(self.person, person)
         contest.within("reason", reason, contest.NOTE_CAP)
         anybody = self.person is None
-        return told(self.store.people.ban(person.id, reason, by=self.by, now=self.now, last_owner_too=anybody))
+        banned = self.store.people.ban(person.id, reason, by=self.by, now=self.now, last_owner_too=anybody)
+        for submission in self.store.submissions.unfinished(person.id):  # there are no new ones
+            cancel(self.store.submissions, submission, None, self.now)
+        return told(banned)
 
     def unban(self, whom: str) -> Mapping[str, Any]:
         """Lift a ban."""

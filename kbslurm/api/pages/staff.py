@@ -92,6 +92,7 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
             lines=(
                 f"{whom.name} is person {whom.id}, {whom.role}, since {when(whom.created_at)}.",
                 "Their tokens and sessions end at once, and they disappear from every board.",
+                "Their queued runs are cancelled now, and running jobs are killed.",
                 f"They are told this reason: {reason}" if reason else "They are told no reason.",
             ),
             yes="Ban",

@@ -80,7 +80,7 @@ def routes(context: Context) -> APIRouter:
 def _away(context: Context, provider: ProviderName, request: Request, next_: str, link: bool) -> RedirectResponse:
     asked = configured(context, provider)
     person = signed_on(context, request) if link else None
-    if link and person is None:
+    if link and not access.may_sign_in(person):
         raise Unauthenticated("you aren't signed in, so no account can be added", hint="Sign in first.")
     proof = secrets.token_urlsafe(24)
     state = new_state(context, asked.name, proof, person, next_)
@@ -128,7 +128,7 @@ def _linking(context: Context, request: Request, told: Mapping[str, Any]) -> Per
     if told["link"] is None:
         return None
     person = signed_on(context, request)
-    if person is None or person.id != told["link"]:
+    if person is None or not access.may_sign_in(person) or person.id != told["link"]:
         raise Refused("someone else is signed in now", hint="Start again.")
     return person
 

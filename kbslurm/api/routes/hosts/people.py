@@ -21,7 +21,7 @@ from kbslurm.errors import NoHost
 def add_people(router: APIRouter, context: Context, histories: waiting.Histories) -> None:
     @router.post("/ban/{user_id}", responses=answers(Banned, *HOSTS_FAILURES, 403))
     def ban(user_id: Whom, sender: Sender, reason: Annotated[str, Query(max_length=200)] = "") -> Ascii:
-        """Ban a person: reject their submissions and hide them from every board."""
+        """Ban a person: reject their submissions, cancel what is open of them, and hide them from every board."""
         person = hosting(context, sender).ban(user_id, reason)
         return Ascii({"status": "ok", "user_id": str(person["id"]), "banned": True})
 
