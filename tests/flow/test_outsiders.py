@@ -91,6 +91,21 @@ def test_nobody_links_a_token_of_their_own_to_somebody_of_staff_as_the_bot_does(
     assert [len(api.store.tokens.of_person(one.id)) for one in (olga, ada)] == [0, 1]
 
 
+def test_nobody_is_told_which_runs_others_have(api: ServedApi, http: httpx.Client) -> None:
+    ada, eve, hana = (
+        {"X-Popcorn-Cli-Id": api.store.tokens.issue(api.store.people.ensure(name, role).id, now=api.now)}  # type: ignore[arg-type]
+        for name, role in (("ada", "participant"), ("eve", "participant"), ("hana", "staff"))
+    )
+    path = "/submission/transpose/H100/test"
+    run = http.post(path, files={"file": ("k.py", GOOD)}, headers=ada).json()["details"]["job_status_id"]
+    foreign, unknown = (http.get(f"/user/runs/{number}/why", headers=eve) for number in (run, run + 1))
+    assert (foreign.status_code, unknown.status_code) == (404, 404)
+    assert foreign.json()["detail"].replace(str(run), str(run + 1)) == unknown.json()["detail"]
+    assert [http.get(f"/user/runs/{run}/why", headers=one).status_code for one in (ada, hana)] == [200, 200]
+    assert http.delete("/user/submissions/1", headers=ada).status_code == 200
+    assert [http.get(f"/user/runs/{run}/why", headers=one).status_code for one in (ada, hana)] == [404, 404]
+
+
 # ------------------------------------------------------------------------------------------------------------ at once
 
 

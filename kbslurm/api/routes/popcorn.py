@@ -30,7 +30,7 @@ from kbslurm.contract.submissions import Cancelled, Count, Submission, Submissio
 from kbslurm.contract.why import WhysTold, WhyTold
 from kbslurm.domain import access, contest
 from kbslurm.domain.why import as_told
-from kbslurm.errors import Invalid, NotFound
+from kbslurm.errors import Invalid, NotFound, Refused
 from kbslurm.flow.remove import remove
 from kbslurm.observe.logs import teller
 
@@ -128,9 +128,12 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
     @router.get("/user/runs/{run_id}/why", responses=answers(WhyTold, 400, 401, 403, 404))
     def why(run_id: RunNumber, sender: Sender) -> Ascii:
         """Explains the state of one's own run (for staff: anyone's): what it waits for, where it went and why."""
-        person = identity.caller(context, sender)  # first: nobody else is told which runs there are
+        person = identity.caller(context, sender)
         told = context.store.runs.why(run_id, context.clock.now())
-        own(context, sender, told.submission, staff_too=True)
+        try:
+            own(context, sender, told.submission, staff_too=True)
+        except (NotFound, Refused):  # nobody is told which runs of others there are, nor of which submission
+            raise NotFound("run", str(run_id)) from None
         return Ascii(as_told(told, money=access.may_see_costs(person)))
 
     @router.get("/user/submissions/{submission_id}/why", responses=answers(WhysTold, 400, 401, 403, 404))
