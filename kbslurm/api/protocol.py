@@ -120,8 +120,15 @@ class WatchedProtocol(H11Protocol):
             request.disconnected = True
             request.message_event.set()
         with suppress(h11.LocalProtocolError):
-            super().send_400_response(msg)
+            body = json.dumps({"detail": "this isn't a valid HTTP request"}).encode()
+            headers = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
+            answer = h11.Response(status_code=400, headers=[*headers.items()], reason=HTTPStatus(400).phrase)
+            for event in (answer, h11.Data(data=body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
         self._close()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Nothing: anybody may ask for an upgrade, and the operator needn't install anything for it."""
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()

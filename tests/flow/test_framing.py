@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import httpx
 import pytest
 
 from kbslurm.api.pages.live import HEARTBEAT_S
-from tests.flow.stage import HandClock
+from tests.flow.stage import HandClock, overheard
 from tests.popcorn.served_api import ServedApi, served
 
 TOP = "Host: 127.0.0.1\r\nContent-Type: multipart/form-data; boundary=b\r\nTransfer-Encoding: chunked\r\n"
@@ -76,3 +78,23 @@ def test_a_stream_ends_with_its_reader(api: ServedApi) -> None:
         line.settimeout(HEARTBEAT_S - 3)
         while line.recv(65_536):  # it ends, and before the next heartbeat, or this times out
             pass
+
+
+def test_what_isnt_http_is_refused_as_everything_else_is(api: ServedApi) -> None:
+    """popcorn-cli prints `detail`. An upgrade that nobody offers is a usual request, and nothing for the log."""
+    host, port = api.url.removeprefix("http://").split(":")
+    with overheard() as told:
+        for sent in (
+            b"GET / HTTP/1.1\r\n\r\n",
+            b"\x16\x03\x01\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        ):
+            with socket.create_connection((host, int(port)), timeout=30) as line:
+                line.sendall(sent)
+                head, _, body = b"".join(iter(lambda line=line: line.recv(65_536), b"")).partition(b"\r\n\r\n")  # type: ignore[misc]
+            assert head.startswith(b"HTTP/1.1 400") and b"content-type: application/json" in head.lower()
+            assert json.loads(body) == {"detail": "this isn't a valid HTTP request"}
+        said = told.getvalue()
+        upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Key": "x"}
+        assert httpx.get(f"{api.url}/health", headers=upgrade).json() == {"status": "ok"}
+    assert told.getvalue() == said
