@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kbslurm.config.settings import Config
 
 URL = "KBSLURM_URL"
+TOKEN = "KBSLURM_TOKEN"
 CONTEXT = "KBSLURM_CONTEXT"
 
 
@@ -39,7 +40,7 @@ def in_use() -> InUse | None:
         return _named(chosen.context, f"--context {chosen.context}")
     if named := os.environ.get(URL, "").strip():
         url = kept_tokens.address(named)
-        if os.environ.get("KBSLURM_TOKEN"):  # address and token are given, so the file isn't asked
+        if os.environ.get(TOKEN):  # address and token are given, so the file isn't asked
             return InUse(url=url, context=None, token=kept_tokens.token_for(url), named_by=URL)
         known = _book().at(url)
         token = None if known is None else kept_tokens.token_for(url)
@@ -89,7 +90,7 @@ def _named(name: str, named_by: str) -> InUse | None:
     if name == kept_tokens.DATABASE:
         return None
     known = kept_tokens.book().named(name)
-    token = os.environ.get("KBSLURM_TOKEN") or known.token
+    token = os.environ.get(TOKEN) or known.token
     token = None if token is None else kept_tokens.checked(token)
     return InUse(url=known.url, context=name, token=token, named_by=named_by)
 

@@ -435,3 +435,32 @@ def test_what_the_service_refuses_has_its_sentence_and_its_code(laptop: Laptop) 
 def judged_alone(laptop: Laptop) -> int:
     laptop.api.store.settings.set_accepts_jobs(True, by="host", now=laptop.api.now)
     return judged(laptop.api, "ada", 0.5)
+
+
+def test_a_token_that_the_environment_gives_is_named_when_it_is_rejected(laptop: Laptop) -> None:
+    laptop.login()
+    told = laptop("history", KBSLURM_TOKEN="mistyped")
+    assert told.code == 4 and "rejected the token in KBSLURM_TOKEN" in told.err
+    assert "unset it and run: kbslurm login" in told.err, "to sign in alone wouldn't help"
+    assert laptop("history").code == 0
+
+
+def test_whoever_may_not_ask_how_a_service_is_isnt_told_that_it_is_unhealthy(laptop: Laptop) -> None:
+    laptop.login()
+    for env, kind in (({}, "NoHost"), ({"KBSLURM_TOKEN": "mistyped"}, "Unauthenticated")):
+        told = laptop("status", "--json", **env)
+        assert (told.code, told.json().get("error", {}).get("kind")) == (4, kind), told.out
+    away = laptop("status", "--json", KBSLURM_URL="http://127.0.0.1:9", KBSLURM_TOKEN="any")
+    assert (away.code, away.json()["healthy"]) == (1, False)
+    assert away.json()["database"] == "unknown: the service doesn't answer"
+
+
+def test_a_source_that_would_steer_the_terminal_is_only_shown(laptop: Laptop) -> None:
+    """Window titles, the clipboard, hidden lines: whoever compares two submissions sees them instead."""
+    laptop.login()
+    planted = b"# \x1b]52;c;cHduZWQ=\x07 \x1b[2J \xc2\x9b31m \xe2\x80\xaeesrever \xe6\x97\xa5\r\n"
+    judged(laptop.api, "ada", 0.5)
+    judged(laptop.api, "ada", 0.4, source=planted + GOOD)
+    told = laptop("diff", "1", "2")
+    assert told.code == 0 and "52;c;cHduZWQ=" in told.out and "日" in told.out
+    assert not {*told.out} & {*"\x1b\x07\r\x9b\u202e"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from kbslurm.cli.competitor.service import Service
 from kbslurm.cli.competitor.service_database import DatabaseService
 from kbslurm.cli.competitor.service_http import HttpService
 from kbslurm.cli.context import opened_store
-from kbslurm.cli.service_in_use import URL, InUse, in_use
+from kbslurm.cli.service_in_use import TOKEN, URL, InUse, in_use
 from kbslurm.errors import (
     Invalid,
     Unauthenticated,
@@ -68,9 +69,11 @@ def reached(named: str, token: str | None, *, anybody: bool = False) -> Iterator
         try:
             yield client
         except Unauthenticated:
+            which, hint = "your saved token", "Run: kbslurm login"
+            if os.environ.get(TOKEN):
+                which, hint = f"the token in {TOKEN}", f"Set {TOKEN} to another, or unset it and run: kbslurm login"
             raise Unauthenticated(
-                f"{named} rejected your saved token: it has expired, was revoked, or isn't linked yet",
-                hint="Run: kbslurm login",
+                f"{named} rejected {which}: it has expired, was revoked, or isn't linked yet", hint=hint
             ) from None
 
 

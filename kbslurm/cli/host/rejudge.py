@@ -30,6 +30,8 @@ def rejudge(
 ) -> int:
     """Judge a board's runs again. Nothing counts until --apply, which applies everything together; until then only
     hosts see it."""
+    if not preview and not apply and not cancel:
+        raise Invalid("--preview, --apply or --cancel is missing", hint="--preview orders a rejudge or shows it.")
     if preview + apply + cancel != 1:
         raise Invalid("--preview, --apply and --cancel exclude each other", hint="Pass one of them.")
     rules.parsed(filter_ or [])

@@ -11,7 +11,7 @@ from kbslurm.api.hosting.status import Status, look
 from kbslurm.cli.host.connect import host
 from kbslurm.cli.output import printing
 from kbslurm.cli.service_in_use import in_use
-from kbslurm.errors import KbslurmError
+from kbslurm.errors import BackendTrouble, KbslurmError, NotAccepting
 
 if TYPE_CHECKING:
     from kbslurm.config.settings import Config
@@ -22,14 +22,20 @@ ASK_EVERY_S = 60.0
 
 
 def looked(config: Config) -> Status:
-    """Read everything once. What can't be reached is a trouble, not an exception."""
+    """Read everything once. What can't be reached is a trouble, not an exception; but whoever may not ask a service is
+    told so, and not that it is unhealthy."""
     from kbslurm import wiring
 
     found = Status()
-    try:
-        if in_use() is not None:
+    if in_use() is not None:
+        try:
             with host() as hosts:
                 return as_status(hosts.service_status())
+        except (BackendTrouble, NotAccepting) as error:
+            found.database = found.daemon = "unknown: the service doesn't answer"
+            found.troubles.append(error.message + (f" ({error.hint})" if error.hint else ""))
+            return found
+    try:
         with wiring.opened_store(config, migrated=False) as store:
             look(config, store, found)
     except KbslurmError as error:

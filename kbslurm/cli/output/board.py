@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from rich.markup import escape
-
-from kbslurm.cli.output.printing import say, table, when
+from kbslurm.cli.output.printing import escape, say, table, when
 from kbslurm.domain import contest
 from kbslurm.domain.amounts import score
 

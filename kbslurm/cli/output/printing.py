@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,8 +14,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from rich import markup
 from rich.console import Console
-from rich.markup import escape as escape
 from rich.table import Table
 
 from kbslurm.domain.amounts import score as score
@@ -23,6 +24,8 @@ from kbslurm.domain.amounts import span as span
 from kbslurm.errors import EXIT_INTERRUPTED, EXIT_OK, KbslurmError
 
 Tell = Callable[[Mapping[str, Any]], None]
+# What steers a terminal or changes the order of what it shows, and halves of surrogate pairs.
+_STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 COLOURS = {
     "passed": "green",
@@ -50,6 +53,12 @@ def out() -> Console:
 def err() -> Console:
     """Where progress and errors go."""
     return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def escape(text: str) -> str:
+    """Markup that shows the text as it is. Sources and services' answers may contain anything, so what would steer the
+    reader's terminal is replaced."""
+    return markup.escape(_STEERS.sub("\ufffd", text.replace("\r\n", "\n")))
 
 
 def say(text: str) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rich.markup import escape
-
-from kbslurm.cli.output.printing import out
+from kbslurm.cli.output.printing import escape, out
 
 
 def print_problem(found: Mapping[str, Any]) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich.markup import escape
-
-from kbslurm.cli.output.printing import coloured, out, when
+from kbslurm.cli.output.printing import coloured, escape, out, when
 from kbslurm.domain import access, physics
 from kbslurm.domain.amounts import score, span
 from kbslurm.domain.verdict import why_unranked

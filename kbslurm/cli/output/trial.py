@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-
 from kbslurm.cli.output import printing
-from kbslurm.cli.output.printing import coloured, out
+from kbslurm.cli.output.printing import coloured, escape, out
 from kbslurm.domain.amounts import score, seconds, span
 
 if TYPE_CHECKING:
