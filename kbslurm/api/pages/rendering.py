@@ -23,6 +23,7 @@ HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin", 
 STATIC = {
     "style.css": "text/css; charset=utf-8",
     "live.js": "text/javascript; charset=utf-8",
+    "private.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))

@@ -1,35 +1,80 @@
 "use strict";
 // Keeps a page up to date. A board is sent its changed parts; other pages are fetched again when something has changed.
+// While nobody looks at the page nothing is open: a browser has six connections to a server, for all its tabs together.
 (() => {
   const here = document.getElementById("live");
   if (!here || !window.EventSource) return;
-  let busy = false;
-  let again = false;
+  const CONTROLS = "a, button, summary, input";
+  const FIRST_MS = 1000, MOST_MS = 60000; // a crowd whose service was away comes back one after another
+  let stream = null, timer = null, wait = FIRST_MS, seen = "";
+  let over = false, busy = false, again = false;
+
+  const nameOf = (control) => control.tagName + (control.href ?? control.form?.action ?? "");
+  // What is replaced keeps the keyboard's place, and its tables stay unfolded.
+  const replace = (part, act) => {
+    const focused = part.contains(document.activeElement) ? nameOf(document.activeElement) : null;
+    const unfolded = [...part.querySelectorAll("details")].map((one) => one.open);
+    act();
+    part.querySelectorAll("details").forEach((one, n) => { one.open = unfolded[n] ?? false; });
+    if (focused) [...part.querySelectorAll(CONTROLS)].find((one) => nameOf(one) === focused)?.focus();
+  };
+
+  // The page as it is now; null if it couldn't be had. Whoever may no longer see it gets what they may: the page that
+  // says so, or the one to sign in.
+  const fetched = async () => {
+    let answer;
+    try { answer = await fetch(location.href, { headers: { Accept: "text/html" } }); } catch { return null; }
+    if (answer.redirected || [401, 403, 404].includes(answer.status)) location.reload();
+    if (!answer.ok || answer.redirected) return null;
+    return new DOMParser().parseFromString(await answer.text(), "text/html");
+  };
   const look = async () => {
     if (busy) { again = true; return; }
     busy = true;
-    try {
-      const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-      if (answer.ok) {
-        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-        const fresh = page.getElementById("live");
-        if (fresh && fresh.innerHTML !== here.innerHTML) here.replaceChildren(...fresh.childNodes);
-      }
-    } catch { again = false; }
+    const fresh = (await fetched())?.getElementById("live");
+    if (fresh && fresh.innerHTML !== here.innerHTML) replace(here, () => here.replaceChildren(...fresh.childNodes));
     busy = false;
     if (again) { again = false; look(); }
   };
   const show = (event) => {
     const part = document.getElementById(event.type);
-    if (!part) return;
-    const open = part.querySelector("details")?.open;
-    part.innerHTML = JSON.parse(event.data);
-    if (open) part.querySelector("details")?.setAttribute("open", "");
+    if (part) replace(part, () => { part.innerHTML = JSON.parse(event.data); });
+    if (event.lastEventId) seen = event.lastEventId;
   };
-  const source = new EventSource(here.dataset.live);
-  source.addEventListener("queue", show);
-  source.addEventListener("standings", show);
-  source.addEventListener("moved", look);
-  source.addEventListener("over", () => source.close());
-  addEventListener("pagehide", () => source.close());
+
+  const leave = () => {
+    clearTimeout(timer);
+    stream?.close();
+    stream = null;
+  };
+  const follow = () => {
+    if (stream || over || document.hidden) return;
+    const from = here.dataset.live;
+    stream = new EventSource(seen ? from.replace(/seen=[^&]*/, `seen=${seen}`) : from);
+    stream.addEventListener("open", () => { wait = FIRST_MS; });
+    stream.addEventListener("queue", show);
+    stream.addEventListener("standings", show);
+    stream.addEventListener("moved", look);
+    stream.addEventListener("over", () => { over = true; leave(); });
+    stream.addEventListener("error", () => { if (stream?.readyState === EventSource.CLOSED) refused(); });
+  };
+  // A browser doesn't ask again by itself once it was refused, whether for good or because the service was away.
+  const refused = () => {
+    leave();
+    timer = setTimeout(async () => {
+      if (await fetched()) follow(); else if (!document.hidden) refused();
+    }, wait * (0.5 + Math.random()));
+    wait = Math.min(2 * wait, MOST_MS);
+  };
+  const comeBack = () => {
+    wait = FIRST_MS;
+    leave();
+    if (!over && !document.getElementById("standings")) look();
+    follow();
+  };
+
+  follow();
+  document.addEventListener("visibilitychange", () => { if (document.hidden) leave(); else comeBack(); });
+  addEventListener("pagehide", leave);
+  addEventListener("pageshow", (event) => { if (event.persisted) comeBack(); });
 })();

@@ -1,0 +1,107 @@
+"""A real Chromium, driven through ChromeDriver."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+PATIENCE_S = 120.0
+
+
+@dataclass
+class Chromium:
+    """One browser session, by the WebDriver protocol."""
+
+    http: httpx.Client
+    session: str
+
+    def call(self, method: str, path: str, **body: Any) -> Any:
+        answer = self.http.request(method, f"/session/{self.session}{path}", json=body if method == "POST" else None)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["value"]
+
+    def open(self, url: str) -> None:
+        self.call("POST", "/url", url=url)
+
+    def ask(self, script: str) -> Any:
+        return self.call("POST", "/execute/sync", script=script, args=[])
+
+    def find(self, css: str) -> str:
+        found = self.call("POST", "/element", using="css selector", value=css)
+        return str(next(iter(found.values())))
+
+    def click(self, css: str) -> None:
+        self.call("POST", f"/element/{self.find(css)}/click")
+
+    def write(self, css: str, text: str) -> None:
+        self.call("POST", f"/element/{self.find(css)}/value", text=text)
+
+    def title(self) -> str:
+        return str(self.call("GET", "/title"))
+
+    def complaints(self) -> list[str]:
+        return [str(line["message"]) for line in self.call("POST", "/se/log", type="browser")]
+
+    def picture(self, file: Path) -> None:
+        file.write_bytes(base64.b64decode(self.call("GET", "/screenshot")))
+
+
+@contextmanager
+def started(place: Path, *, without: Sequence[str] = ()) -> Iterator[Chromium]:
+    """A browser of its own, with its profile in this folder. `without`: flags that ChromeDriver would give it."""
+    browser = shutil.which("chromium")
+    assert browser is not None
+    log = place / "chromedriver.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            ["chromedriver", "--port=0"],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "HOME": str(place)},
+            start_new_session=True,
+        )
+    try:
+        port = until(lambda: re.search(r"successfully on port (\d+)", log.read_text()), "ChromeDriver listens")[1]
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S, trust_env=False) as http:
+            yield from _session(http, browser, place, without)
+    finally:
+        # The driver leads a group of its own: its browser ends with it.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(60)
+
+
+def _session(http: httpx.Client, browser: str, place: Path, without: Sequence[str]) -> Iterator[Chromium]:
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-proxy-server"]
+    flags += ["--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
+    flags += [f"--user-data-dir={place / 'profile'}", "--window-size=1000,900"]
+    options = {"args": flags, "binary": browser, "excludeSwitches": list(without)}
+    wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+    answer = http.post("/session", json={"capabilities": {"alwaysMatch": wanted}})
+    assert answer.status_code == 200, answer.text
+    found = Chromium(http, answer.json()["value"]["sessionId"])
+    try:
+        yield found
+    finally:
+        http.delete(f"/session/{found.session}")
+
+
+def until(look: Callable[[], Any], what: str) -> Any:
+    """The first thing that `look` finds; the time-out is only for a machine that is stuck."""
+    ends_at = time.monotonic() + PATIENCE_S
+    while not (found := look()):
+        assert time.monotonic() < ends_at, f"in vain: {what}"
+        time.sleep(0.1)
+    return found

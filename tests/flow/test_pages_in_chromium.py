@@ -1,0 +1,243 @@
+"""What only a browser shows: its memory for the back button, its few connections, its keyboard.
+
+At the default pace, with one service and one Chromium for all tests; each has people of its own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from kbslurm.api.pages.board_views import BoardViews
+from kbslurm.api.sessions import SESSION
+from kbslurm.domain.access import Role
+from kbslurm.domain.run import SubmissionId
+from kbslurm.errors import BackendTrouble
+from kbslurm.flow.queue import claim, free_slots
+from kbslurm.flow.score import score
+from kbslurm.flow.submit import accept
+from kbslurm.store.views import Person
+from tests import databases
+from tests.flow.chromium import Chromium, started, until
+from tests.flow.puppet import Puppet, sealed_report
+from tests.popcorn.served_api import GOOD, ServedApi, served
+from tests.services import CHROMIUM, needs
+
+pytestmark = needs(CHROMIUM)
+BOARD = "/board/transpose/H100"
+CONNECTIONS = 6  # of a browser, to one server
+SCORES = (1 / n for n in itertools.count(2))  # each a record
+
+
+@pytest.fixture(scope="module")
+def api(
+    postgres_server: databases.Server, template_database: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServedApi]:
+    url = postgres_server.create(template_database)
+    with served(url, tmp_path_factory.mktemp("service")) as built:
+        yield built
+    postgres_server.drop(url)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    # ChromeDriver would switch off what people's browsers have: pages in memory for the back button.
+    with started(tmp_path_factory.mktemp("chromium"), without=["disable-back-forward-cache"]) as browser:
+        yield browser
+
+
+@pytest.fixture
+def chromium(shared: Chromium, api: ServedApi) -> Iterator[Chromium]:
+    """The browser with one tab, in which nobody is signed in, at a phone's or a desk's width as it was left."""
+    shared.open(f"{api.url}/static/icon.svg")
+    shared.call("DELETE", "/cookie")
+    shared.complaints()
+    first = shared.call("GET", "/window")
+    try:
+        yield shared
+    finally:
+        for tab in shared.call("GET", "/window/handles"):
+            if tab != first:
+                shared.call("POST", "/window", handle=tab)
+                shared.call("DELETE", "/window")
+        shared.call("POST", "/window", handle=first)
+        shared.call("POST", "/window/rect", width=1000, height=900)
+
+
+def signed_in(api: ServedApi, chromium: Chromium, name: str, role: Role = "participant") -> Person:
+    """This person's session is the browser's from now on."""
+    person = api.store.people.add(name, role, now=api.now)
+    session = api.store.tokens.issue(person.id, kind="web", now=api.now)
+    cookie = {"name": SESSION, "value": session, "path": "/", "httpOnly": True, "sameSite": "Lax"}
+    chromium.call("POST", "/cookie", cookie=cookie)
+    return person
+
+
+def record(api: ServedApi, by: str, file_name: str = "k.py", **told: Any) -> SubmissionId:
+    """A new record of somebody's."""
+    store, now = api.store, api.now
+    number = accept(
+        store.intake, store.people.ensure(by).id, "transpose", file_name, GOOD, "leaderboard", ["H100"], now
+    ).submission_id
+    attempt = claim(
+        store.queue, free_slots({"puppet": Puppet(slots={"H100": 9}).capacity()}, store.attempts.open()), now
+    )
+    assert attempt is not None
+    score_s = next(SCORES)
+    around = [score_s * 0.9999, score_s * 1.0001]
+    score(
+        store, attempt, sealed_report(store.attempts.work(attempt.id), score_s=score_s, interval_s=around, **told), now
+    )
+    return number
+
+
+def shows(chromium: Chromium, words: str) -> bool:
+    return words in chromium.ask("return document.body.innerText")
+
+
+def titled(chromium: Chromium, title: str) -> None:
+    until(lambda: chromium.title() == f"{title} – kbslurm", title)
+
+
+@contextmanager
+def hidden(chromium: Chromium) -> Iterator[None]:
+    """Another tab or window is looked at meanwhile."""
+    chromium.call("POST", "/window/minimize")
+    until(lambda: chromium.ask("return document.hidden"), "nobody looks at the page")
+    try:
+        yield
+    finally:
+        chromium.call("POST", "/window/rect", width=1000, height=900)
+
+
+# ------------------------------------------------------------------------------------------- pages from the memory
+
+
+def test_a_private_page_is_not_shown_again_from_memory_after_a_ban(api: ServedApi, chromium: Chromium) -> None:
+    number = record(api, "eve")
+    session = api.store.tokens.issue(api.store.people.ensure("eve").id, kind="web", now=api.now)
+    chromium.call("POST", "/cookie", cookie={"name": SESSION, "value": session, "path": "/", "httpOnly": True})
+    for path in ("/me", f"/s/{number}"):
+        chromium.open(api.url + path)
+        chromium.ask("window.isFromMemory = true")
+    chromium.open(f"{api.url}/problem/transpose")
+    api.store.people.ban(api.store.people.ensure("eve").id, "", by="root", now=api.now)
+    for _ in range(2):
+        chromium.call("POST", "/back")
+        titled(chromium, "Sign in")
+        assert chromium.ask("return window.isFromMemory ?? null") is None
+        assert not shows(chromium, "k.py") and not shows(chromium, "def custom_kernel")
+
+
+def test_nor_after_signing_out_in_another_tab(api: ServedApi, chromium: Chromium) -> None:
+    signed_in(api, chromium, "uma")
+    chromium.open(f"{api.url}/me")
+    chromium.open(f"{api.url}/problem/transpose")
+    first = chromium.call("GET", "/window")
+    chromium.call("POST", "/window", handle=chromium.call("POST", "/window/new", type="tab")["handle"])
+    chromium.open(f"{api.url}/me")
+    chromium.click(".who button")
+    titled(chromium, "Boards")
+    chromium.call("POST", "/window", handle=first)
+    chromium.call("POST", "/back")
+    titled(chromium, "Sign in")
+
+
+def test_a_board_from_memory_is_live_again(api: ServedApi, chromium: Chromium) -> None:
+    record(api, "ada")
+    chromium.open(api.url + BOARD)
+    chromium.ask("window.isFromMemory = true")
+    chromium.click("a[href='/problem/transpose']")
+    titled(chromium, "Problem transpose")
+    chromium.call("POST", "/back")
+    titled(chromium, "transpose on H100")
+    assert chromium.ask("return window.isFromMemory ?? null") is True, "the browser has it from its memory"
+    record(api, "grace")
+    until(lambda: shows(chromium, "grace"), "grace shows")
+
+
+# --------------------------------------------------------------------------------------------- few connections, long
+
+
+def test_a_page_that_nobody_looks_at_holds_no_connection_and_catches_up(api: ServedApi, chromium: Chromium) -> None:
+    """Otherwise a browser's seventh tab would wait for as long as the others are open."""
+    record(api, "hedy")
+    chromium.open(api.url + BOARD)
+    chromium.ask("window.stayed = true")
+    before = api.context.connections.count
+    with hidden(chromium):
+        until(lambda: listeners(api) == 0, "the stream ends")
+        record(api, "irene")
+        assert not shows(chromium, "irene") and api.context.connections.count <= before
+    until(lambda: shows(chromium, "irene"), "it catches up")
+    assert chromium.ask("return window.stayed ?? null") is True, "without a reload"
+
+
+def listeners(api: ServedApi) -> int:
+    """How many streams are open."""
+    return sum(api.context.listener.followers())
+
+
+def test_a_live_page_comes_back_after_the_service_was_away(
+    api: ServedApi, chromium: Chromium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A browser gives up a stream for good once it was answered 503."""
+    record(api, "joan")
+    chromium.open(api.url + BOARD)
+    chromium.ask("window.stayed = true")
+    refused = 0
+
+    async def away(*_: object) -> Any:
+        nonlocal refused
+        refused += 1
+        raise BackendTrouble("the database", "it is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BoardViews, "of", away)
+        patch.setattr(BoardViews, "may_see", away)
+        record(api, "kay")
+        until(lambda: refused >= 3, "its stream was ended, and the next one refused")
+    until(lambda: shows(chromium, "kay"), "it is live again")
+    assert chromium.ask("return window.stayed ?? null") is True
+
+
+def test_who_may_no_longer_see_an_open_page_is_told_so(api: ServedApi, chromium: Chromium) -> None:
+    """Not only are they sent nothing more: what they could see yesterday doesn't stay on their screen."""
+    mallory = signed_in(api, chromium, "mallory", "staff")
+    chromium.open(f"{api.url}/staff")
+    assert shows(chromium, "Audit log")
+    api.store.people.set_role(mallory.id, "participant", by="root", now=api.now)
+    titled(chromium, "403")
+    assert shows(chromium, "this page is for staff") and not shows(chromium, "Audit log")
+    chromium.open(api.url + BOARD)
+    assert shows(chromium, "mallory")
+    api.store.boards.set_visibility("transpose", "closed", by="root", now=api.now)
+    try:
+        titled(chromium, "404")
+        assert not shows(chromium, "Standings")
+    finally:
+        api.store.boards.set_visibility("transpose", "public", by="root", now=api.now)
+
+
+# ------------------------------------------------------------------------------------------------------- by keyboard
+
+
+def test_the_keyboard_keeps_its_place_when_a_live_page_changes(api: ServedApi, chromium: Chromium) -> None:
+    record(api, "lena")
+    signed_in(api, chromium, "moni", "staff")
+    focused = "return document.activeElement.innerText"
+    for path, control, change in (
+        ("/staff", "#live button", lambda: api.store.events.audit("host", "waved", "nobody", now=api.now)),
+        (BOARD, "#live summary", lambda: record(api, "nina")),
+    ):
+        chromium.open(api.url + path)
+        chromium.ask(f"document.querySelector({control!r}).focus()")
+        before = chromium.ask(focused)
+        assert before
+        until(lambda: listeners(api) == 1, "its stream is open")
+        change()
+        until(lambda path=path: shows(chromium, "waved" if path == "/staff" else "nina"), "it changes")  # type: ignore[misc]
+        assert chromium.ask(focused) == before, path
