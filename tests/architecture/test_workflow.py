@@ -51,7 +51,11 @@ def test_the_secret_is_in_no_step_that_runs_a_submission(steps: list[dict[str, A
     assert holders == ["Open the order", "Seal what came of it"]
     (judging,) = [step for step in steps if "carry.py run" in step.get("run", "")]
     assert judging["env"] == {"NAME": "${{ inputs.name }}", "PYTHON": "${{ steps.python.outputs.path }}"}
-    assert {step["name"] for step in steps if "github.token" in str(step)} == {"Claim this attempt", "Open the order"}
+    assert [step["name"] for step in steps if "github.token" in str(step)] == [
+        "Claim this attempt",
+        "Open the order",
+        "Hand it over on an Enterprise Server",
+    ]
 
 
 def test_the_claim_comes_before_all_that_a_second_job_must_not_do(steps: list[dict[str, Any]]) -> None:

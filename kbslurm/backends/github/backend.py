@@ -4,7 +4,8 @@
     claim    the job's first act makes the reference refs/kbslurm/claim/NAME, which only one ever can (law 2): however
              often an attempt is dispatched, it runs at most once. A cancel makes it first, and the job never starts
     poll     one conditional list of the workflow's runs for all open attempts
-    collect  the artifact NAME: report, ending and a profile's files, sealed for us
+    collect  the artifact NAME: report, ending and a profile's files, sealed for us. A GitHub Enterprise Server takes no
+             artifacts: there the job stores the same as a commit under refs/kbslurm/result/NAME
 
 What is sent and what comes back is sealed with a key that is the repository's Actions secret and ours: see
 runner_program.py. People who can read the repository see names and times. A public repository gets no hidden cases and
@@ -455,6 +456,8 @@ class GithubBackend:
         """The job's result; a sentence if it isn't valid; None if there is none yet."""
         if name in self._results:
             return self._results[name]
+        if runner_program.is_enterprise(self.api.url):
+            return self._result_of_reference(_checked(name))
         answer = self.api.get("/actions/artifacts", name=_checked(name), per_page=10)
         listed = answer.data.get("artifacts") if isinstance(answer.data, Mapping) else None
         if answer.status != 200 or not isinstance(listed, list):
@@ -473,19 +476,47 @@ class GithubBackend:
             packed = self.api.bytes_of(f"/actions/artifacts/{artifact.get('id')}/zip", ZIP_CAP)
             if packed is None:
                 continue
-            try:
-                found = _opened(packed, self._key, name)
-            except runner_program.OrderFailed as error:
-                why = f"its result can't be opened ({error})"
-                continue
-            except Exception as error:  # noqa: BLE001 - whatever an archive can be made to raise, it is this one's alone
-                why = f"its result can't be opened ({type(error).__name__})"
-                continue
-            if found.report is None and found.log:
-                tell("ended without a report", level="warning", job=name, node=found.node, log=found.log[-2_000:])
-            self._remember(name, found)
-            return found
+            found = self._read(name, lambda packed=packed: _unpacked(packed))
+            if isinstance(found, Result):
+                return found
+            why = found
         return why
+
+    def _result_of_reference(self, name: JobName) -> Result | str | None:
+        """The same of what a job on an Enterprise Server stored: a commit with one file."""
+        answer = self.api.get(f"/git/ref/kbslurm/result/{name}")
+        if answer.status == 404 and self.api.get(f"/git/ref/heads/{self.branch}").status == 200:
+            return None
+        tree = self.api.get(f"/git/trees/{answer.data['object']['sha']}") if answer.status == 200 else answer
+        if tree.status != 200:
+            raise BackendTrouble(
+                self.name,
+                f"its result can't be read: the API answered with status {tree.status}",
+                hint="Run kbslurm github check to see what is missing.",
+            )
+        listed = tree.data.get("tree") if isinstance(tree.data, Mapping) else None
+        file = next((one for one in listed or () if one.get("path") == "result"), None)
+        if file is None:
+            return "its result can't be opened (there is no file)"
+        if int(file.get("size") or 0) > runner_program.OBJECT_CAP:
+            return f"its result has {file.get('size')} bytes"
+        blob = self.api.get(f"/git/blobs/{file.get('sha')}")
+        if blob.status != 200:
+            raise BackendTrouble(self.name, f"its result can't be read: the API answered with status {blob.status}")
+        return self._read(name, lambda: base64.b64decode(blob.data["content"]))
+
+    def _read(self, name: JobName, unpack: Callable[[], bytes]) -> Result | str:
+        """The sealed result, opened and remembered; a sentence if it isn't valid."""
+        try:
+            found = _opened(unpack(), self._key, name)
+        except runner_program.OrderFailed as error:
+            return f"its result can't be opened ({error})"
+        except Exception as error:  # noqa: BLE001 - whatever an archive can be made to raise, it is this one's alone
+            return f"its result can't be opened ({type(error).__name__})"
+        if found.report is None and found.log:
+            tell("ended without a report", level="warning", job=name, node=found.node, log=found.log[-2_000:])
+        self._remember(name, found)
+        return found
 
     def _remember(self, name: JobName, result: Result) -> None:
         """Cache the last few, for reading the rest of them; this one however large it is."""
@@ -551,8 +582,8 @@ def _checked(name: JobName) -> str:
     return name
 
 
-def _opened(packed: bytes, key: bytes, name: JobName) -> Result:
-    """The result in an artifact's archive: one regular member, checked for size before unpacking."""
+def _unpacked(packed: bytes) -> bytes:
+    """The file in an artifact's archive: one regular member, checked for size before unpacking."""
     if packed.count(b"PK\1\2") > MEMBERS_CAP:  # all would be listed before any is checked
         raise ValueError("it has too many members")
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
@@ -560,7 +591,11 @@ def _opened(packed: bytes, key: bytes, name: JobName) -> Result:
         if member.file_size > ZIP_CAP:
             raise ValueError(f"it has {member.file_size} bytes")
         with archive.open(member) as file:
-            sealed = file.read(ZIP_CAP + 1)
+            return file.read(ZIP_CAP + 1)
+
+
+def _opened(sealed: bytes, key: bytes, name: JobName) -> Result:
+    """A sealed result, opened."""
     came = json.loads(runner_program.opened(sealed, key, name, "result", runner_program.RESULT_CAP))
     if came["form"] != runner_program.FORM or came["name"] != name:
         raise ValueError("it belongs to another attempt or has another format")

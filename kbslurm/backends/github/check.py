@@ -9,6 +9,7 @@ from pathlib import Path
 from kbslurm.backends.github import repository_files
 from kbslurm.backends.github.api import Api
 from kbslurm.backends.github.backend import WORKFLOW, GithubBackend
+from kbslurm.backends.github.runner_program import is_enterprise
 from kbslurm.domain.finding import Finding, caution, failed, passed, unseen
 from kbslurm.errors import BackendTrouble
 
@@ -65,12 +66,13 @@ def _privacy(repository: str, *, private: bool) -> Finding:
 
 
 def _server(backend: GithubBackend, _: Path) -> Iterator[Finding]:
-    """Enterprise Server's API is below /api/v3; github.com's and its regions' isn't."""
-    if backend.api.url.endswith("/api/v3"):
-        yield failed(
-            "artifacts",
-            "GitHub Enterprise Server doesn't take artifacts of actions/upload-artifact v4 and newer: no result comes",
-            "Use a repository at github.com, or ask its administrators when it supports them.",
+    if is_enterprise(backend.api.url):
+        yield caution(
+            "server",
+            "a GitHub Enterprise Server: it takes no artifacts, so results come as git objects; and it must know the"
+            " workflow's actions",
+            "Let its administrators connect it to github.com (GitHub Connect), or sync actions/checkout and"
+            " actions/upload-artifact to it at the commits that kbslurm-run.yml names.",
         )
 
 

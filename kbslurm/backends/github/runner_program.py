@@ -1,4 +1,4 @@
-"""Executes an order on a GitHub runner, as a standalone program: `python3 -I carry.py claim|open|run|close`.
+"""Executes an order on a GitHub runner, as a standalone program: `python3 -I carry.py claim|open|run|close|keep`.
 
 The host's repository has a copy named carry.py, next to `supervise.py` and `eval/`; the service imports it only for the
 sealing. One workflow step each:
@@ -6,6 +6,7 @@ sealing. One workflow step each:
   open    opens the order with the repository's secret, into files that only this account can read
   run     the harness under the same supervisor as local attempts. This step has no access to the secret
   close   seals the result for the service: the report, how it ended, a profile's files
+  keep    only on an Enterprise Server, which takes no artifacts: stores that result under refs/kbslurm/result/NAME
 
 Order and result are sealed with AES-256-GCM under keys that are derived from the secret for one name and one direction:
 people who can read the repository see neither hidden cases nor reports, and an order can't be reused for another
@@ -36,6 +37,7 @@ NAME = re.compile(r"kb-[A-Za-z0-9_-]{1,80}")
 NONCE = 12
 ORDER_CAP = 48 << 20
 RESULT_CAP = 96 << 20
+OBJECT_CAP = 20 << 20  # in base64 it has to fit into one answer of the API
 SEALED_REPORT_CAP = 16_000_000  # twice the wire's cap: a sealed report quotes its text
 ARTIFACTS, ARTIFACT_CAP = 12, 8 << 20
 LOG_BYTES, LOG_TAIL = 1 << 20, 16_384
@@ -100,7 +102,7 @@ def _bound(name: str, what: str) -> bytes:
 
 
 def main(argv: Sequence[str]) -> int:
-    steps = {"claim": claim, "open": unpack, "run": run, "close": close}
+    steps = {"claim": claim, "open": unpack, "run": run, "close": close, "keep": keep}
     if len(argv) != 1 or argv[0] not in steps:
         print(f"usage: carry.py {'|'.join(steps)}", file=sys.stderr)
         return 2
@@ -202,15 +204,51 @@ def close(env: Mapping[str, str]) -> int:
     came["report"] = None if report is None else base64.b64encode(report).decode()
     came["log"] = (_read(folder / "log", 2 * LOG_BYTES) or b"")[-LOG_TAIL:].decode(errors="replace")
     came["artifacts"] = _artifacts(folder / "out" / "artifacts")
-    target = Path(env["RUNNER_TEMP"]) / "kbslurm-result"
-    target.mkdir(exist_ok=True)
-    (target / "result").write_bytes(sealed(json.dumps(came).encode(), secret, name, "result"))
+    result = sealed(json.dumps(came).encode(), secret, name, "result")
+    if len(result) > OBJECT_CAP and is_enterprise(env["GITHUB_API_URL"]):
+        print(f"{name}: its profile's files are too large for a git object and are left out")
+        result = sealed(json.dumps(came | {"artifacts": {}}).encode(), secret, name, "result")
+    _result_file(env).parent.mkdir(exist_ok=True)
+    _result_file(env).write_bytes(result)
     shutil.rmtree(folder, ignore_errors=True)
     print(f"{name} ended: {came['exit'].get('ending', 'before the harness started')}")
     return 0
 
 
+def keep(env: Mapping[str, str]) -> int:
+    """Store the sealed result in the repository: a commit with one file, under a reference of the attempt's own."""
+    name, data = _name(env), _result_file(env).read_bytes()
+    blob = _made(env, "blobs", {"content": base64.b64encode(data).decode(), "encoding": "base64"})
+    tree = _made(env, "trees", {"tree": [{"path": "result", "mode": "100644", "type": "blob", "sha": blob}]})
+    commit = _made(env, "commits", {"message": f"Result of {name}", "tree": tree, "parents": []})
+    body = {"ref": f"refs/kbslurm/result/{name}", "sha": commit}
+    status, said = _ask(env, "POST", f"/repos/{env['GITHUB_REPOSITORY']}/git/refs", body)
+    # a repeated call after a lost answer finds its own reference
+    if status != 201 and not (status == 422 and b"already exists" in said):
+        raise OrderFailed(f"the result of {name} couldn't be stored: the API answered with status {status}")
+    print(f"the result of {name} is stored in this repository")
+    return 0
+
+
 # -------------------------------------------------------------------------------------------------------------- pieces
+
+
+def is_enterprise(api_url: str) -> bool:
+    """Whether this is the API of a GitHub Enterprise Server: theirs are below /api/v3, github.com's and its regions'
+    aren't."""
+    return api_url.rstrip("/").endswith("/api/v3")
+
+
+def _result_file(env: Mapping[str, str]) -> Path:
+    return Path(env["RUNNER_TEMP"]) / "kbslurm-result" / "result"
+
+
+def _made(env: Mapping[str, str], kind: str, body: Any) -> str:
+    """A new git object in the repository; its hash."""
+    status, said = _ask(env, "POST", f"/repos/{env['GITHUB_REPOSITORY']}/git/{kind}", body)
+    if status != 201:
+        raise OrderFailed(f"the result couldn't be stored: the API answered with status {status} to a POST of {kind}")
+    return str(json.loads(said)["sha"])
 
 
 def harness_digest(folder: Path) -> str:

@@ -2,7 +2,8 @@
 
 It answers as the API does: unknown inputs and too much of them are a 422, a missing token a 401, lists come in pages
 with ETags, a dispatch is answered as the asked version does, files lie behind a redirect to another origin, which
-refuses a token that was sent there. It fails on command: `fake.fail.append(Fault(...))`.
+refuses a token that was sent there. It fails on command: `fake.fail.append(Fault(...))`. As an Enterprise Server
+(`enterprise`) its API is below /api/v3 and of the older version, and upload-artifact refuses it as the real one does.
 
 `python -m tests.fakes.github --port P --dir D` serves one repository from the command line.
 """
@@ -112,10 +113,12 @@ class FakeGithub:
         labels: tuple[str, ...] = ("ubuntu-latest", "self-hosted", "h100", "cpu"),
         answers_ids: bool = True,
         knows: tuple[str, ...] = VERSIONS,
+        enterprise: bool = False,
     ) -> None:
         self.folder, self.files, self.secrets = folder, dict(files), dict(secrets_)
         self.repository, self.tokens, self.private = repository, list(tokens), private
-        self.labels, self.answers_ids, self.knows = labels, answers_ids, knows
+        self.labels, self.answers_ids, self.knows = labels, answers_ids, knows[:1] if enterprise else knows
+        self._below = "/api/v3" if enterprise else ""
         self.fail: list[Fault] = []
         self.hold = False
         self.has_old_python = False
@@ -124,7 +127,9 @@ class FakeGithub:
         self.seen_versions: set[str] = set()
         self.runs: list[Run] = []
         self.refs: dict[str, str] = {}
-        self.blobs: dict[str, str] = {}
+        self.blobs: dict[str, bytes] = {}
+        self.trees: dict[str, dict[str, str]] = {}
+        self.commits: dict[str, str] = {}
         self.artifacts: list[dict[str, Any]] = []
         self.leaked: list[str] = []
         self._lock = threading.RLock()
@@ -135,7 +140,7 @@ class FakeGithub:
         self.etags = 0
         self.api = _server(port, self._api)
         self.files_host = _server(0, self._storage)
-        self.url = f"http://127.0.0.1:{self.api.server_address[1]}"
+        self.url = f"http://127.0.0.1:{self.api.server_address[1]}{self._below}"
         self.storage_url = f"http://127.0.0.1:{self.files_host.server_address[1]}"
         self._threads = [
             threading.Thread(target=one.serve_forever, args=(0.05,), daemon=True) for one in (self.api, self.files_host)
@@ -231,6 +236,7 @@ class FakeGithub:
                 "token": self._job_token,
                 "repository": self.repository,
                 "api_url": self.url,
+                "server_url": "https://github.example.edu" if self._below else "https://github.com",
                 "sha": run.sha,
                 "run_id": run.id,
                 "run_attempt": run.attempt,
@@ -286,7 +292,7 @@ class FakeGithub:
                 return _problem(400, f"API version {version} isn't a supported version")
         if token != self._job_token and self.creating.is_too_much(request.method, request.path):
             return _problem(403, "You have exceeded a secondary rate limit.", {"retry-after": "60"})
-        prefix = f"/repos/{self.repository}"
+        prefix = f"{self._below}/repos/{self.repository}"
         if request.path != prefix and not request.path.startswith(prefix + "/"):
             return _problem(404, "Not Found")
         answer = self._route(request, request.path.removeprefix(prefix))
@@ -363,25 +369,45 @@ class FakeGithub:
                     return _problem(422, "Reference does not exist")
                 return _Response(204, b"")
             case ("POST", "blobs"):
-                content = request.json()["content"]
-                sha = hashlib.sha1(content.encode()).hexdigest()
-                self.blobs[sha] = content
-                return _json(201, {"sha": sha})
+                told = request.json()
+                data = str(told["content"]).encode()
+                data = base64.b64decode(data, validate=True) if told.get("encoding") == "base64" else data
+                self.blobs[_blob_sha(data)] = data
+                return _json(201, {"sha": _blob_sha(data)})
             case ("GET", "blobs") if rest in self.blobs:
-                content = base64.encodebytes(self.blobs[rest].encode()).decode()
+                content = base64.encodebytes(self.blobs[rest]).decode()
                 return _json(200, {"encoding": "base64", "content": content})
+            case ("POST", "trees" | "commits"):
+                return self._make_object(request, kind)
             case ("GET", "ref"):
                 sha = self.head if rest == "heads/main" else self.refs.get(f"refs/{rest}", "")
                 if sha:
                     return _json(200, {"ref": f"refs/{rest}", "object": {"type": "commit", "sha": sha}})
             case ("GET", "matching-refs"):
                 return _json(200, [{"ref": ref} for ref in sorted(self.refs) if ref.startswith(f"refs/{rest}")])
+            case ("GET", "trees") if rest in self.commits:
+                sizes = self.trees[self.commits[rest]].items()
+                tree = [{"path": n, "type": "blob", "sha": sha, "size": len(self.blobs[sha])} for n, sha in sizes]
+                return _json(200, {"sha": self.commits[rest], "tree": tree, "truncated": False})
             case ("GET", "trees"):
                 tree = [{"path": n, "type": "blob", "sha": _blob_sha(data)} for n, data in sorted(self.files.items())]
                 return _json(200, {"sha": self.head, "tree": tree, "truncated": False})
             case _:
                 pass
         return _problem(404, "Not Found")
+
+    def _make_object(self, request: _Request, kind: str) -> _Response:
+        """A tree of blobs, or a commit of a tree."""
+        told, sha = request.json(), hashlib.sha1(kind.encode() + request.body).hexdigest()
+        if kind == "trees":
+            if any(one["sha"] not in self.blobs or one["mode"] != "100644" for one in told["tree"]):
+                return _problem(422, "tree.sha isn't a valid object")
+            self.trees[sha] = {one["path"]: one["sha"] for one in told["tree"]}
+        elif not told.get("message") or told["tree"] not in self.trees:
+            return _problem(422, "Tree SHA does not exist")
+        else:
+            self.commits[sha] = told["tree"]
+        return _json(201, {"sha": sha})
 
     @property
     def _base(self) -> str:
@@ -432,7 +458,8 @@ class FakeGithub:
         ref = told["ref"]
         if not ref.startswith("refs/") or ref.count("/") < 2:
             return _problem(422, "Reference name must start with 'refs/' and contain at least three slash-parts")
-        if told["sha"] != self.head and all(run.sha != told["sha"] for run in self.runs):
+        known = told["sha"] == self.head or told["sha"] in self.commits
+        if not known and all(run.sha != told["sha"] for run in self.runs):
             return _problem(422, "Object does not exist")
         if ref in self.refs:
             return _problem(422, "Reference already exists")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _TOKEN = re.compile(
-    r"\s*(?:(?P<op>==|!=|&&|\|\||!|\(|\))|'(?P<text>(?:[^']|'')*)'|(?P<word>[A-Za-z_][\w.-]*)|(?P<n>\d+))"
+    r"\s*(?:(?P<op>==|!=|&&|\|\||!|\(|\)|,)|'(?P<text>(?:[^']|'')*)'|(?P<word>[A-Za-z_][\w.-]*)|(?P<n>\d+))"
 )
 _HOLE = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
 
@@ -108,6 +108,9 @@ def _one(tokens: list[tuple[str, str]], context: Mapping[str, Any]) -> Any:
     if tokens and tokens[0] == ("op", "("):
         tokens.pop(0)
         given = [] if tokens and tokens[0] == ("op", ")") else [_either(tokens, context)]
+        while tokens and tokens[0] == ("op", ","):
+            tokens.pop(0)
+            given.append(_either(tokens, context))
         _closed(tokens)
         return _called(word, given, context)
     first, *parts = word.split(".")
@@ -129,6 +132,9 @@ def _called(name: str, given: list[Any], context: Mapping[str, Any]) -> Any:
     match name:
         case "fromJSON":
             return json.loads(given[0])
+        case "endsWith":
+            text, end = given
+            return said(text).lower().endswith(said(end).lower())
         case "always":
             return True
         case "cancelled":

@@ -130,6 +130,7 @@ class Job:
             "GITHUB_WORKSPACE": str(self.workspace),
             "GITHUB_REPOSITORY": self.github["repository"],
             "GITHUB_API_URL": self.github["api_url"],
+            "GITHUB_SERVER_URL": self.github["server_url"],
             "GITHUB_SHA": self.github["sha"],
             "GITHUB_RUN_ID": str(self.run_id),
             "GITHUB_RUN_ATTEMPT": str(self.github.get("run_attempt", 1)),
@@ -203,6 +204,9 @@ class Job:
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_bytes(data)
                 return True
+            case "actions/upload-artifact" if not self.github["server_url"].endswith(("//github.com", ".ghe.com")):
+                self._say("##[error]upload-artifact@v4+ and download-artifact@v4+ are not currently supported on GHES.")
+                return False
             case "actions/upload-artifact":
                 path = Path(given["path"])
                 if not path.is_file():
