@@ -1,10 +1,10 @@
 #!/bin/sh
-#SBATCH --account=def-yourpi_gpu
+#SBATCH --account=def-yourpi
 #SBATCH --gpus-per-node=nvidia_h100_80gb_hbm3_1g.10gb:1
 #SBATCH --exclude=n7,n8
 #SBATCH --job-name=kb-abcdefghijklmnopqrstuvwxyz
-#SBATCH --nodes=1 --ntasks=1 --cpus-per-task=4
-#SBATCH --mem=16384M --time=60
+#SBATCH --nodes=1 --ntasks=1 --cpus-per-task=2
+#SBATCH --mem=15360M --time=60
 #SBATCH --chdir=/shared/attempts/kb-abcdefghijklmnopqrstuvwxyz
 #SBATCH --output=/shared/attempts/kb-abcdefghijklmnopqrstuvwxyz/log --open-mode=append
 #SBATCH --no-requeue --export=NIL

@@ -1,5 +1,5 @@
 #!/bin/sh
-#SBATCH --account=def-yourpi_gpu
+#SBATCH --account=def-yourpi
 #SBATCH --gpus-per-node=h100:1
 #SBATCH --exclude=n7,n8
 #SBATCH --job-name=kb-abcdefghijklmnopqrstuvwxyz
