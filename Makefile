@@ -107,7 +107,8 @@ demo-slurm: $(READY)  ## run the demo on that cluster, from scratch (root)
 
 test-faults: $(READY)  ## Slurm's faults on the test cluster, in real time at the default pace (root, minutes)
 	KBSLURM_TEST_PACE=default $(PY) -m pytest tests/cluster/inside/test_faults.py tests/cluster/inside/test_told.py \
-		tests/cluster/inside/test_told_forgetful.py tests/cluster/inside/test_told_memory.py -v -k "$(FAULTS)" $(ARGS)
+		tests/cluster/inside/test_told_forgetful.py tests/cluster/inside/test_told_memory.py -v -k "$(FAULTS)" \
+		-o faulthandler_timeout=1500 $(ARGS)
 
 test-slurm-matrix: $(READY)  ## run the Slurm contract suite on Slurm 22.05, 24.11 and 26.05 (root)
 	KBSLURM_SLURM_MATRIX=$(SLURM) $(PY) -m pytest tests/cluster tests/contract -m matrix $(ARGS)

@@ -2,6 +2,7 @@
 
 Outside, a test of `inside/` isn't run: the first of its file sends the whole file's selection to the login node in one
 go. What it then says of each test is what this session reports, so selection, counts and --last-failed work as ever.
+At the default pace (`make test-faults`) each test is sent by itself: they take minutes, and each is told as it ends.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from typing import Any
 import pytest
 
 from tests.cluster.host_groups import NO_GROUPS
-from tests.cluster.run_inside import INSIDE, REPORTS, Cluster
+from tests.cluster.run_inside import INSIDE, PACE, REPORTS, Cluster
 from tests.services import CLUSTER, in_ci, missing, sentence
 
 HERE = Path(__file__).resolve().parent
 _clusters: dict[str, Cluster | str] = {}
-_results: dict[Path, dict[str, list[dict[str, Any]]]] = {}
+_results: dict[str, dict[str, list[dict[str, Any]]]] = {}  # by what was sent in one go: a file, or a test
 
 
 def is_inside() -> bool:
@@ -79,10 +80,13 @@ def cluster() -> Cluster:
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     if is_inside() or item.path.parent != HERE / "inside":
         return None
-    if item.path not in _results:
-        _results[item.path] = _run_inside([one for one in item.session.items if one.path == item.path])
+    alone = os.environ.get(PACE) == "default"
+    sent = item.nodeid if alone else str(item.path)
+    if sent not in _results:
+        together = [item] if alone else [one for one in item.session.items if one.path == item.path]
+        _results[sent] = _run_inside(together)
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    for told in _results[item.path].get(item.nodeid) or [_unreported(item, _results[item.path])]:
+    for told in _results[sent].get(item.nodeid) or [_unreported(item, _results[sent])]:
         report = item.config.hook.pytest_report_from_serializable(config=item.config, data=told)
         if report.skipped and isinstance(report.longrepr, list):
             report.longrepr = tuple(report.longrepr)  # JSON knows no tuples, and pytest asks for one
