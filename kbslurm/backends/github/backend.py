@@ -24,6 +24,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -457,7 +458,7 @@ class GithubBackend:
         if name in self._results:
             return self._results[name]
         if runner_program.is_enterprise(self.api.url):
-            return self._result_of_reference(_checked(name))
+            return self._result_of_reference(name)
         answer = self.api.get("/actions/artifacts", name=_checked(name), per_page=10)
         listed = answer.data.get("artifacts") if isinstance(answer.data, Mapping) else None
         if answer.status != 200 or not isinstance(listed, list):
@@ -476,7 +477,7 @@ class GithubBackend:
             packed = self.api.bytes_of(f"/actions/artifacts/{artifact.get('id')}/zip", ZIP_CAP)
             if packed is None:
                 continue
-            found = self._read(name, lambda packed=packed: _unpacked(packed))
+            found = self._read(name, partial(_unpacked, packed))
             if isinstance(found, Result):
                 return found
             why = found
@@ -484,7 +485,7 @@ class GithubBackend:
 
     def _result_of_reference(self, name: JobName) -> Result | str | None:
         """The same of what a job on an Enterprise Server stored: a commit with one file."""
-        answer = self.api.get(f"/git/ref/kbslurm/result/{name}")
+        answer = self.api.get(f"/git/ref/kbslurm/result/{_checked(name)}")
         if answer.status == 404 and self.api.get(f"/git/ref/heads/{self.branch}").status == 200:
             return None
         tree = self.api.get(f"/git/trees/{answer.data['object']['sha']}") if answer.status == 200 else answer
