@@ -351,13 +351,11 @@ def read_artifacts(folder: Path, names: Sequence[str], cap: int) -> dict[str, by
     return {name: data for name, data in found.items() if data is not None}
 
 
-def said(error: OSError, where: Path) -> tuple[str, str]:
-    """A failed read or write in the operator's terms: the sentence and the next step."""
+def said(error: OSError, where: Path, what: str = "the state folder") -> tuple[str, str]:
+    """A failed read or write, for competitors and operators: the sentence and the next step. `what`: the folder in
+    their terms, as "the service's folder on the cluster"."""
     if error.errno in FULL:
-        return (
-            f"the disk of the state folder {where} is full",
-            "Free some space there; no half-written files were left.",
-        )
+        return f"the disk of {what} {where} is full", "Free some space there; no half-written files were left."
     if error.errno in CLOSED:
-        return f"the state folder {where} can't be written", "Give its owner write access, or choose another folder."
-    return f"the state folder {where} can't be used: {error.strerror or error}", "Check that the folder exists."
+        return f"{what} {where} can't be written", "Give its owner write access, or choose another folder."
+    return f"{what} {where} can't be used: {error.strerror or error}", "Check that the folder exists."

@@ -54,6 +54,8 @@ from kbslurm_eval.shared.wire import ARTIFACT_CAP
 
 tell = teller("slurm")
 
+SHARED = "the service's folder on the cluster"
+
 HEARTBEAT_CAP = 4096
 FORESEE_S = 10.0  # the longest that a caller waits for it
 NO_ANSWER = "the scheduler can't be reached"
@@ -112,7 +114,7 @@ class SlurmBackend:
             self._prepare(paths, job)
             there = evidence.look(paths).handle
         except OSError as error:
-            message, hint = said(error, self.root)
+            message, hint = said(error, self.root, SHARED)
             raise BackendRefused(self.name, message, permanent=False, together=True, hint=hint) from None
         except HarnessChanged:
             raise BackendRefused(
@@ -210,7 +212,7 @@ class SlurmBackend:
         try:
             return in_spite_of_locks(paths, lambda: read_capped(paths.report, SEALED_CAP))
         except OSError as error:
-            message, hint = said(error, self.root)
+            message, hint = said(error, self.root, SHARED)
             raise BackendTrouble(self.name, message, hint=hint) from None
 
     def doubt(self, name: JobName) -> str:
@@ -256,7 +258,7 @@ class SlurmBackend:
         try:
             return in_spite_of_locks(paths, lambda: read_artifacts(paths.artifacts, names, ARTIFACT_CAP))
         except OSError as error:
-            message, hint = said(error, self.root)
+            message, hint = said(error, self.root, SHARED)
             raise BackendTrouble(self.name, message, hint=hint) from None
 
     def cancel(self, attempt: OpenAttempt) -> None:
@@ -304,7 +306,7 @@ class SlurmBackend:
         except FileNotFoundError:
             return gone  # there was never an attempt here
         except OSError as error:
-            message, hint = said(error, self.root)
+            message, hint = said(error, self.root, SHARED)
             raise BackendTrouble(self.name, message, hint=hint) from None
         return gone
 
@@ -345,7 +347,7 @@ class SlurmBackend:
             self.pace.called(time.monotonic() - began, failed=failed, why=trouble.message if failed else "")
             raise trouble from None
         except OSError as error:
-            message, hint = said(error, paths.dir)
+            message, hint = said(error, paths.dir, SHARED)
             raise BackendUnclear(self.name, message, hint=hint) from None
         self.pace.called(time.monotonic() - began)
         return Handle(str(job.job_id))
@@ -489,7 +491,7 @@ class SlurmBackend:
         try:
             return in_spite_of_locks(paths, lambda: evidence.look(paths))
         except OSError as error:
-            message, hint = said(error, self.root)
+            message, hint = said(error, self.root, SHARED)
             raise BackendTrouble(self.name, message, hint=hint) from None
 
     def _look_softly(self, paths: AttemptPaths) -> Evidence:
