@@ -448,10 +448,16 @@ def daemons() -> dict[str, Daemon]:
     if shutil.which("slurmrestd", path="/usr/sbin"):  # neither root nor Slurm's own user may run it
         listens = (f"unix:{conf_slurm.REST_SOCKET}", f"127.0.0.1:{conf_slurm.REST_PORT}")
         by_token = ("env", "SLURM_JWT=daemon", "slurmrestd", "-a", "rest_auth/jwt")  # else it knows munge alone
-        table["slurmrestd"] = Daemon(argv=(*by_token, *listens), user="daemon")
+        # With no accounting to reach it ends at once, unless it is told to leave that out
+        only = () if _has_accounting() else ("-s", "slurmctld")
+        table["slurmrestd"] = Daemon(argv=(*by_token, *only, *listens), user="daemon")
     for node in conf_slurm.NODES:
         table[f"slurmd:{node.name}"] = Daemon(argv=("slurmd", "-D", "-N", node.name))
     return table
+
+
+def _has_accounting() -> bool:
+    return "slurmdbd" in Path("/etc/slurm/slurm.conf").read_text()
 
 
 def first(watched: Sequence[str]) -> int:
@@ -562,7 +568,7 @@ def boot(timeout_s: float) -> int:
     """Start every daemon in order and wait until jobs can run."""
     began = time.monotonic()
     deadline = began + timeout_s
-    accounting = "slurmdbd" in Path("/etc/slurm/slurm.conf").read_text()
+    accounting = _has_accounting()
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     # An address besides 127.0.0.1: without one the resolver believes that this machine speaks no protocol at all.
     subprocess.run(["ip", "address", "add", "192.0.2.1/32", "dev", "lo"], check=True)
@@ -600,8 +606,7 @@ def boot(timeout_s: float) -> int:
     spawn("slurmctld")
     ping = ("scontrol", "ping")
     wait_for("slurmctld does not answer", lambda: answers(*ping) is not None, deadline, needs=["slurmctld"])
-    # With no accounting to reach it ends at once.
-    by_token = accounting and "slurmrestd" in daemons()
+    by_token = "slurmrestd" in daemons()
     if by_token:
         spawn("slurmrestd")
     for node in conf_slurm.NODES:

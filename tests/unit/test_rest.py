@@ -129,3 +129,34 @@ def test_a_token_never_crosses_a_network_in_clear_text(tmp_path: Path) -> None:
     far = Submission(via="rest", url="http://far.invalid:6820", token_file=str(tmp_path / "token"))
     with pytest.raises(Unreached, match="clear text; use https"):
         Connection(far, TokenSource(far, {}, lambda: 0.0)).ask("GET", "ping/", timeout_s=5)
+
+
+def test_a_token_that_is_about_to_end_is_used_on_while_there_is_no_other(tmp_path: Path) -> None:
+    """Whoever makes them may be away for a while: the last one is still valid."""
+    now, file = [0.0], tmp_path / "made"
+    file.write_text(token(1000.0))
+    tokens = source(tmp_path, now, token_command=f"cat {file}")
+    assert tokens.current().until == 1000.0
+    file.unlink()
+    now[0] = 990.0
+    assert tokens.current().until == 1000.0
+    now[0] = 1001.0
+    with pytest.raises(NoToken, match="ended with status 1"):
+        tokens.current()
+    file.write_text(token(2000.0))
+    assert tokens.current().until == 2000.0
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "scontrol: error: Unable to contact slurm controller (connect failure)",
+        "scontrol: error: Socket timed out on send/recv operation",
+    ],
+)
+def test_a_controller_that_makes_no_token_is_told_so(said: str, tmp_path: Path) -> None:
+    tool = tmp_path / "scontrol"
+    tool.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 1\n")
+    tool.chmod(0o755)
+    with pytest.raises(NoToken, match="controller, which makes the tokens, doesn't answer token_command"):
+        source(tmp_path, [0.0], token_command=f"{tool} token").current()

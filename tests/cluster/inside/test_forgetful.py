@@ -13,9 +13,15 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from kbslurm.backends.slurm.doctor import login_node
+from kbslurm.backends.slurm.doctor.checkup import Checkup
+from kbslurm.backends.slurm.transport import commands_of
+from kbslurm.config import shared_folders
+from kbslurm.domain.finding import Finding
 from kbslurm.domain.run import Ending, Handle, Seen
+from kbslurm.domain.site import Site
 from tests.cluster.inside import control
-from tests.cluster.inside.site import SlurmCase, site_at
+from tests.cluster.inside.site import REST, SlurmCase, site_at
 from tests.cluster.inside.walk import GOOD, PATIENCE_S, place_of, sleeping, submission, walk_at
 from tests.contract.backend_suite import (
     attempt_of,
@@ -164,3 +170,33 @@ def test_a_full_shared_disk_or_node_leaves_no_half_report(case: SlurmCase) -> No
         assert "it left no final status in its folder, as when the shared root is full" in ended.reason
         assert backend.collect(attempt) is None
         assert executions(case, job) == 0
+
+
+def test_slurmrestd_without_accounting_serves_as_well(case: SlurmCase) -> None:
+    """Started with -s slurmctld: else it would end at once here."""
+    site = site_at(case.folder.parent / "rest", runtime="none", accounting=False, more=REST)
+    case.site = site
+    backend = case.backend()
+    job = make_job(case, "report")
+    attempt = attempt_of(case, job, backend.submit(job))
+    assert wait_seen(case, backend, attempt, Seen.ENDED).ending is Ending.REPORTED
+    assert executions(case, job) == 1
+
+    def found(asked: Site) -> dict[str, Finding]:
+        checkup = Checkup(
+            site=asked,
+            commands=commands_of(asked),
+            templates=shared_folders.path("sbatch_templates"),
+            eval_dir=case.eval_dir,
+        )
+        return {one.name: one for one in login_node.login_findings(checkup)}
+
+    seen = found(site)
+    assert "FAIL" not in {one.grade for one in seen.values()}, seen
+    assert "is off" in seen["accounting"].text
+    # A file that expects accounting is told so, and one without a server how such a server must be started
+    expecting = found(dataclasses.replace(site, slurm=dataclasses.replace(site.slurm, accounting=True)))
+    assert expecting["accounting"].grade == "FAIL"
+    assert "runs without slurmdbd" in expecting["sacct"].text
+    away = found(dataclasses.replace(site, submit=dataclasses.replace(site.submit, url="http://127.0.0.1:1")))
+    assert "started with -s slurmctld" in away["slurmrestd"].remedy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import socket
 import ssl
 import subprocess
@@ -17,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from kbslurm.backends.slurm.commands import Commands
-from kbslurm.backends.slurm.doctor import login_node
+from kbslurm.backends.slurm.doctor import login_node, rest_way
 from kbslurm.backends.slurm.doctor.checkup import Checkup
 from kbslurm.backends.slurm.fleet import TextFleet
 from kbslurm.backends.slurm.reader import SACCT_FIELDS, SQUEUE_FORMAT
@@ -40,6 +41,8 @@ from tests.contract.backend_suite import (
     wait_seen,
     wait_until,
 )
+
+NEWEST = os.environ.get("KBSLURM_TEST_REST_API", "v0.0.42")  # of the API, as this Slurm's slurmrestd speaks it
 
 
 def rest_site(root: Path, **options: object) -> Site:
@@ -124,8 +127,9 @@ def test_it_says_in_the_same_words_what_the_commands_say(case: SlurmCase) -> Non
 
 
 @contextmanager
-def between(answer: bool, context: ssl.SSLContext | None = None) -> Iterator[int]:
-    """A port before slurmrestd: it passes on what is sent; the answer to a POST only with `answer`."""
+def between(answer: bool | threading.Event, context: ssl.SSLContext | None = None) -> Iterator[int]:
+    """A port before slurmrestd: it passes on what is sent; the answer to a POST only with `answer`, or once it is
+    set."""
     listening = socket.create_server(("127.0.0.1", 0))
     over = threading.Event()
 
@@ -146,7 +150,7 @@ def between(answer: bool, context: ssl.SSLContext | None = None) -> Iterator[int
                 except TimeoutError:
                     pass
                 while part := server.recv(1 << 20):
-                    if answer or not posts:
+                    if not posts or (answer if isinstance(answer, bool) else answer.is_set()):
                         speaking.sendall(part)
                     elif b"job_id" in part or b"\r\n\r\n" in part:
                         return
@@ -288,19 +292,68 @@ def test_a_token_is_renewed_before_it_ends_and_every_request_is_counted(case: Sl
     assert backend.commands.tokens.current().text != first.text
     assert first.text not in repr(first)
     assert backend.pace_report().calls >= sum(backend.calls().values()) > 3
-    assert backend.commands.connection.version == "v0.0.42"
+    assert backend.commands.connection.version == NEWEST
 
 
-def test_the_doctor_names_the_way_the_version_and_the_token(case: SlurmCase) -> None:
-    checkup = Checkup(
-        site=case.site,
-        commands=commands_of(case.site),
+def test_a_token_that_may_act_for_others_submits_as_the_user_that_the_site_names(case: SlurmCase) -> None:
+    token = case.folder / "proxy"
+    for whose in ((), ("username=slurm",)):
+        token.write_text(control.as_root("scontrol", "token", "lifespan=600", *whose))
+        acting = with_submit(case.site, token_command="", token_file=str(token), user="kb")
+        backend = dataclasses.replace(case, site=acting).backend()
+        job = make_job(case, "report")
+        attempt = attempt_of(case, job, backend.submit(job))
+        assert wait_seen(case, backend, attempt, Seen.ENDED).ending is Ending.REPORTED
+        owner = ["squeue", "-h", "-t", "all", "-j", str(attempt.handle), "-o", "%u"]
+        assert subprocess.run(owner, capture_output=True, text=True, check=True).stdout.strip() == "kb"
+        running = make_job(case, "sleep")
+        sleeper = attempt_of(case, running, backend.submit(running))
+        wait_counted(case, running)
+        assert wait_seen(case, backend, sleeper, Seen.RUNNING).node
+        backend.cancel(sleeper)
+        assert wait_seen(case, backend, sleeper, Seen.ENDED).ending is Ending.CANCELLED
+        found = rest_way.token_finding(checkup_of(case, acting), RestCommands(acting))
+        assert ", acting for kb, from" in found.text, found
+    # An ordinary token acts for nobody else, and nothing is submitted
+    case.site = with_submit(case.site, user="other")
+    job = make_job(case, "report")
+    with pytest.raises(BackendRefused) as refused:
+        case.backend().submit(job)
+    assert refused.value.away, refused.value.message
+
+
+def test_a_controller_that_makes_no_token_is_named(case: SlurmCase) -> None:
+    case.site = with_submit(case.site, token_command="scontrol token lifespan=3600")
+    job = make_job(case, "report")
+    control.daemon("stop", "slurmctld")
+    try:
+        with pytest.raises(BackendRefused) as refused:
+            case.backend().submit(job)
+    finally:
+        control.daemon("start", "slurmctld")
+        control.settle()
+    assert "the cluster's controller, which makes the tokens, doesn't answer" in refused.value.message
+    assert (refused.value.away, refused.value.permanent) == (True, False)
+    backend = case.backend()
+    attempt = attempt_of(case, job, backend.submit(job))
+    assert wait_seen(case, backend, attempt, Seen.ENDED).ending is Ending.REPORTED
+
+
+def checkup_of(case: SlurmCase, site: Site) -> Checkup:
+    return Checkup(
+        site=site,
+        commands=commands_of(site),
         templates=shared_folders.path("sbatch_templates"),
         eval_dir=case.eval_dir,
     )
+
+
+def test_the_doctor_names_the_way_the_version_and_the_token(case: SlurmCase) -> None:
+    checkup = checkup_of(case, case.site)
     found = {one.name: one for one in login_node.login_findings(checkup)}
     assert "FAIL" not in {one.grade for one in found.values()}, found
-    assert "v0.0.42" in found["slurmrestd"].text
+    assert NEWEST in found["slurmrestd"].text
+    assert (found["accounting"].grade, found["accounting"].text) == ("PASS", "accounting_storage/slurmdbd")
     assert REST_SOCKET in found["slurmrestd"].text
     assert "kb" in found["token"].text
     away = with_submit(case.site, url="http://127.0.0.1:1")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from kbslurm.backends.slurm.doctor.checkup import Checkup
 from kbslurm.backends.slurm.doctor.gpu_types import gpu_findings, script_in
 from kbslurm.backends.slurm.doctor.partitions import GRES_FORMAT, read_partitions
+from kbslurm.backends.slurm.doctor.scheduler_settings import accounting_finding
+from kbslurm.backends.slurm.doctor.survey import read_settings
 from kbslurm.backends.slurm.rest.commands import RestCommands
 from kbslurm.backends.slurm.rest.job_fields import Untold, fields_of
 from kbslurm.backends.slurm.rest.token import NoToken
@@ -16,6 +19,10 @@ from kbslurm.domain.site import GpuType
 from kbslurm.errors import BackendTrouble, KbslurmError
 
 SOON_S = 86_400.0
+UNACCOUNTED = (
+    "A slurmrestd at a cluster without accounting ends at once unless it is started with -s slurmctld, which leaves"
+    " accounting out."
+)
 UNSHOWN = "Slurm's settings and limits, and whether it would accept a job"
 
 
@@ -24,11 +31,13 @@ def rest_findings(checkup: Checkup, commands: RestCommands) -> list[Finding]:
     site = checkup.site
     answers = _answered(commands, "slurmrestd", "sinfo", "-V")
     if isinstance(answers, Finding):
-        return [answers]
+        return [answers if site.slurm.accounting else replace(answers, remedy=f"{answers.remedy} {UNACCOUNTED}")]
     connection = commands.connection
+    settings = _answered(commands, "accounting", "scontrol", "show", "config")
     found = [
         passed("slurmrestd", f"{site.submit.url} speaks {connection.version}, of Slurm {connection.release}"),
         token_finding(checkup, commands),
+        settings if isinstance(settings, Finding) else accounting_finding(site, read_settings(settings)),
         unseen("settings", UNSHOWN, 'Run kbslurm doctor --site once on a login node, with via = "local".'),
     ]
     sinfo = _answered(commands, "sinfo", "sinfo", "-h", "-a", "-o", GRES_FORMAT)
@@ -49,7 +58,8 @@ def token_finding(checkup: Checkup, commands: RestCommands) -> Finding:
         token = commands.tokens.current()
     except NoToken as why:
         return failed("token", str(why), "Make one with: scontrol token lifespan=86400")
-    whose = f"of {token.user or 'an account that it keeps to itself'}, from {commands.tokens.named}"
+    acts = f", acting for {checkup.site.submit.user}" if checkup.site.submit.user not in ("", token.user) else ""
+    whose = f"of {token.user or 'an account that it keeps to itself'}{acts}, from {commands.tokens.named}"
     if token.until is None:
         return passed("token", f"{whose}, without an end")
     until = time.strftime("%Y-%m-%d %H:%M", time.localtime(token.until))

@@ -15,7 +15,7 @@ OFF_S = 2.0
 def setting_findings(site: Site, settings: Mapping[str, str], *, now: float, slack_s: float = 0.0) -> list[Finding]:
     """What Slurm's own settings mean for us. They were read at `now`, give or take `slack_s`."""
     return [
-        _accounting_finding(site, settings),
+        accounting_finding(site, settings),
         _job_age_finding(site, settings),
         _rate_finding(site, settings),
         _delay_finding(settings),
@@ -26,7 +26,8 @@ def setting_findings(site: Site, settings: Mapping[str, str], *, now: float, sla
     ]
 
 
-def _accounting_finding(site: Site, settings: Mapping[str, str]) -> Finding:
+def accounting_finding(site: Site, settings: Mapping[str, str]) -> Finding:
+    """Whether Slurm keeps its jobs' history, and the site's file says so."""
     there = has_accounting(settings)
     if site.slurm.accounting and not there:
         return failed(

@@ -239,6 +239,8 @@ class RestCommands(Commands):
         reply = self.connection.ask(method, path, timeout_s=limit_s, query=query, service=service)
         if any(number == INVALID_JOB for number, _ in reply.errors):
             raise Gone(reply.complaint)
+        if reply.status == 404 and service == "slurmdb" and not reply.errors:
+            raise Complaint("this slurmrestd answers no questions about accounting (it runs without slurmdbd)")
         if reply.complaint:
             raise Complaint(reply.complaint)
         return reply

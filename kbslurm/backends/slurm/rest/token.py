@@ -20,6 +20,8 @@ from kbslurm.domain.site import Submission
 VARIABLE = "SLURM_JWT"
 COMMAND_S = 30.0
 EARLY_S = 120.0  # a token is replaced this long before its end, or after four fifths of its life if that is shorter
+# scontrol's words where the controller is down or hangs
+_AWAY = re.compile(r"(?i)contact slurm controller|socket timed out|communication connection failure|zero bytes")
 _TOKEN = re.compile(r"(?:^|\s|=)([A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+)\s*$")
 
 
@@ -67,12 +69,19 @@ class TokenSource:
         return file or VARIABLE
 
     def current(self) -> Token:
-        """A token that hasn't ended yet, or NoToken."""
+        """A token that hasn't ended yet, or NoToken. One that is about to end is used on if its command gives no
+        other."""
         with self._lock:
             now = self._wall()
-            if self._last is None or not self._submit.token_command or self._last.lapses(now):
-                self._last = self._fresh(now)
-            return self._last
+            last = self._last
+            if last is None or not self._submit.token_command or last.lapses(now):
+                try:
+                    last = self._fresh(now)
+                except NoToken:
+                    if not self._submit.token_command or last is None or last.until is None or last.until <= now:
+                        raise
+                self._last = last
+            return last
 
     def refused(self) -> None:
         """slurmrestd refused it: the next one is asked for anew."""
@@ -129,6 +138,8 @@ class TokenSource:
             raise NoToken(f"{self.named} can't be run: {error.strerror}") from None
         if done.returncode:
             last = done.stderr.strip().rpartition("\n")[2][:200]
+            if _AWAY.search(done.stderr):
+                raise NoToken(f"the cluster's controller, which makes the tokens, doesn't answer {self.named}: {last}")
             raise NoToken(f"{self.named} ended with status {done.returncode}{f': {last}' if last else ''}")
         return done.stdout
 
