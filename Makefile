@@ -9,7 +9,7 @@ BIN     := .venv/bin
 PY      := $(BIN)/python
 READY   := .venv/.kbslurm-ready
 SLURM   ?= 22.05,24.11,26.05
-FAULTS  ?= hangs or is_down or slurmd_that_dies or held or from_outside or requeued or memory or \
+FAULTS  ?= test_told or hangs or is_down or slurmd_that_dies or held or from_outside or requeued or memory or \
         judge_that or preempted or folder_that_cant
 CLUSTER ?= .cluster/interactive
 comma   := ,
@@ -107,7 +107,8 @@ demo-slurm: $(READY)  ## run the demo on that cluster, from scratch (root)
 
 test-faults: $(READY)  ## Slurm's faults on the test cluster, in real time at the default pace (root, minutes)
 	KBSLURM_TEST_PACE=default $(PY) -m pytest tests/cluster/inside/test_faults.py tests/cluster/inside/test_told.py \
-		tests/cluster/inside/test_told_forgetful.py tests/cluster/inside/test_told_memory.py -v -k "$(FAULTS)" \
+		tests/cluster/inside/test_told_forgetful.py tests/cluster/inside/test_told_memory.py \
+		tests/cluster/inside/test_told_rest.py -v -k "$(FAULTS)" \
 		-o faulthandler_timeout=1500 $(ARGS)
 
 test-slurm-matrix: $(READY)  ## run the Slurm contract suite on Slurm 22.05, 24.11 and 26.05 (root)

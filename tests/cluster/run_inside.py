@@ -19,7 +19,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 RUN_S = 1500.0
 REPORTS = "KBSLURM_TEST_REPORTS"
 INSIDE = "KBSLURM_TEST_INSIDE"
-VIA = "KBSLURM_TEST_VIA"  # "rest": walks and faults reach Slurm through slurmrestd
+VIA = "KBSLURM_TEST_VIA"  # "rest" or "ssh": walks and faults reach Slurm through slurmrestd, or over ssh
 PACE = "KBSLURM_TEST_PACE"  # "default": faults in real time, at the pace of a site that says nothing about it
 
 

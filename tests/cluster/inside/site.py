@@ -76,6 +76,16 @@ token_command = "scontrol token lifespan=3600"
 """
 
 
+SSH = """
+[submit]
+via = "ssh"
+host = "localhost"
+user = "kb"
+identity = "/home/kb/.ssh/id_ed25519"
+known_hosts = "/home/kb/.ssh/known_hosts"
+"""
+
+
 def at_default_pace() -> bool:
     """Whether the walks go at the pace that an admin starts with, in real time: `make test-faults`."""
     return os.environ.get(PACE) == "default"
@@ -108,12 +118,21 @@ def site_text(
 
 
 def _way(root: Path) -> str:
-    """How the walks reach Slurm. Its token is made beforehand: a controller that is away makes none."""
-    if os.environ.get(VIA) != "rest":
-        return ""
+    """How the walks reach Slurm: KBSLURM_TEST_VIA."""
+    match os.environ.get(VIA):
+        case "rest":
+            return rest_with_token(root)
+        case "ssh":
+            return SSH
+        case _:
+            return ""
+
+
+def rest_with_token(root: Path, lifespan_s: int = 7200) -> str:
+    """slurmrestd with a token that was made beforehand: a controller that is away makes none."""
     root.mkdir(parents=True, exist_ok=True)
     file = root / "token"
-    made = subprocess.run(["scontrol", "token", "lifespan=7200"], capture_output=True, text=True, check=True)
+    made = subprocess.run(["scontrol", "token", f"lifespan={lifespan_s}"], capture_output=True, text=True, check=True)
     file.write_text(made.stdout)
     return REST.replace('token_command = "scontrol token lifespan=3600"', f'token_file = "{file}"')
 

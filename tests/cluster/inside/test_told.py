@@ -6,9 +6,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -204,3 +206,101 @@ def test_a_leader_that_is_killed_twice_during_a_burst_of_twenty(walk: Walk) -> N
             one_verdict_each(walk, 20)
         finally:
             leaders.close()
+
+
+def test_an_outsiders_scancel_and_requeue(walk: Walk) -> None:
+    """Our own scancel and an administrator's `scontrol requeue` look alike to Slurm's history; each has its words."""
+    said = []
+    with faces(walk) as told, walk.daemon():
+        for number, by_requeue in enumerate((False, True), start=1):
+            walk.stage.submit(sleeping(20), by="ada", gpus=["H100"], file_name=f"{number}.py")
+            walk.stage.wait_until(lambda n=number: len(running(walk)) == 1 and len(walk.stage.runs()) == n)  # type: ignore[misc]
+            (attempt,) = running(walk)
+            job = str(attempt["handle"])
+            if by_requeue:
+                control.as_root("scontrol", "update", f"jobid={job}", "requeue=1")  # against our --no-requeue
+                control.as_root("scontrol", "requeue", job)
+            else:
+                subprocess.run(["scancel", job], check=True)
+            walk.stage.wait_until(
+                lambda one=attempt: walk.attempts()[one["id"] - 1]["state"] == "dead",  # type: ignore[misc]
+                patience_s=PATIENCE_S,
+            )
+            reason = walk.attempts()[attempt["id"] - 1]["reason"]
+            seen = told.look(number)
+            assert all(reason in " ".join(seen[name].split()) for name in ("watch", "why", "page")), (reason, seen)
+            said.append(reason.partition(" on ")[0])
+            walk.stage.wait_until(lambda: walk.stage.open_runs() == 0, patience_s=PATIENCE_S)
+    assert said[0] == "Slurm: CANCELLED"
+    assert said[1].startswith("it was requeued from outside; an attempt runs once, so it isn't started again")
+    one_verdict_each(walk, 2, attempts=2)
+
+
+def running(walk: Walk) -> list[dict[str, Any]]:
+    """The attempts whose judges have begun."""
+    root = Path(walk.site.paths.shared_root) / "attempts"
+    return [
+        row
+        for row in walk.attempts()
+        if row["state"] == "running" and (root / row["name"] / "out" / "heartbeat.json").exists()
+    ]
+
+
+def test_a_job_that_slurm_holds_back(walk: Walk) -> None:
+    """Its nodes are drained, then somebody holds it, then its partition is down."""
+    control.as_root("scontrol", "update", "nodename=h1,h2", "state=drain", "reason=test")
+    try:
+        walk.stage.submit(submission(GOOD), by="ada", gpus=["H100"])
+        with faces(walk) as told, walk.daemon():
+            job = str(walk.wait_attempt("submitted")["handle"])
+            told.wait_said("every node that fits is reserved, drained or down")
+            control.as_root("scontrol", "hold", job)
+            told.wait_said("held by the cluster's administrators")
+            control.as_root("scontrol", "update", "partitionname=gpu-h100", "state=down")
+            control.as_root("scontrol", "update", "nodename=h1,h2", "state=resume")
+            control.as_root("scontrol", "release", job)
+            told.wait_said("the cluster's partition is down")
+            control.as_root("scontrol", "update", "partitionname=gpu-h100", "state=up")
+            one_verdict_each(walk, 1)
+    finally:
+        control.as_root("scontrol", "update", "partitionname=gpu-h100", "state=up")
+        control.resume("h1,h2")
+
+
+def test_slurms_own_time_limit(walk: Walk) -> None:
+    """Slurm ends the job before we would, with a warning of KillWait's seconds."""
+    walk.stage.submit(sleeping(600), by="ada", gpus=["H100"])
+    with faces(walk) as told, walk.daemon():
+        job = str(walk.wait_began()["handle"])
+        control.as_root("scontrol", "update", f"jobid={job}", "EndTime=now")
+        one_verdict_each(walk, 1, verdict="timeout")
+        seen = told.look()
+    assert walk.attempts()[0]["ending"] == "timeout"
+    reason = walk.stage.rows("SELECT reason FROM verdict")[0]["reason"]
+    assert "hit the job's time limit" in reason
+    assert all(reason in " ".join(seen[name].split()) for name in ("watch", "why", "page")), (reason, seen)
+
+
+def test_a_controller_and_then_the_accounting_that_are_off(walk: Walk) -> None:
+    """130 seconds without slurmctld, while one run goes on and another comes; then a run without slurmdbd."""
+    walk.stage.submit(sleeping(20), by="ada", gpus=["H100"])
+    with faces(walk) as told, walk.daemon():
+        walk.wait_began()
+        control.daemon("stop", "slurmctld")
+        over_at = time.monotonic() + 130
+        try:
+            walk.stage.submit(submission(GOOD), by="ada", gpus=["H100"], file_name="meanwhile.py")
+            told.wait_said("Unable to contact slurm controller", 2)
+            walk.stage.wait_until(lambda: walk.verdicts() == 1, patience_s=PATIENCE_S)  # by its report alone
+            walk.stage.wait_until(lambda: time.monotonic() > over_at, patience_s=PATIENCE_S)
+        finally:
+            control.daemon("start", "slurmctld")
+            control.settle()
+        one_verdict_each(walk, 2)
+        control.daemon("stop", "slurmdbd")
+        try:
+            walk.stage.submit(submission(GOOD), by="ada", gpus=["H100"], file_name="unaccounted.py")
+            one_verdict_each(walk, 3)
+            told.look(3)
+        finally:
+            control.bring_back_accounting()
