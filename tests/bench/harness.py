@@ -38,8 +38,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 NULLS, CALLS, STARTS, REPEATS, COMPARED, SIMULATED = 400, 200, 12, 30, 20, 2_000
 PLAIN_AT_LEAST, PLAIN_AT_MOST, PLAIN_ERROR = 3, 100, 0.001
 FEW, WORDS = 2_048, 32_768
-SIZES = {"1 KB": 85, "1 MB": 87_381, "64 MB": 5_592_405}  # of three arrays of so many words each
-OF_SIZE, WARM = 12, 2
+SIZES = {"1 KB": 85, "1 MB": 87_381, "64 MB": 5_592_405, "1 GB": 89_478_485}  # of three arrays of so many words each
+LAUNCHES, RUNS_OF_SIZE = wire.Budget().launches, 1
 SOURCE = """
 import numpy as np
 
@@ -82,7 +82,7 @@ def run() -> list[Row]:
         rows = _null_calls(ground, reference)
         rows += _biases(ground, reference)
         rows += [_cost(ground, reference, name, source) for name, source in (("long", LONG), ("longer", LONGER))]
-        rows += [row for name, words in SIZES.items() for row in _of_size(ground, reference, name, words)]
+    rows += [row for name, words in SIZES.items() for row in _of_size(level, name, words)]
     rows += [_ranked_cost(level, *at) for at in (("transpose", "columns.py"), ("rowsoftmax", "by_row.py"))]
     rows += _starts(level)
     rows += _repeated(level)
@@ -308,50 +308,41 @@ def _cost(ground: LocalRunners, reference: Reference, name: str, source: str) ->
     return _beside_naive(f"a {name} call, measured and checked, once runners have started", ours, naive, count)
 
 
-def _of_size(ground: LocalRunners, reference: Reference, name: str, words: int) -> list[Row]:
-    """Calls of one launch, measured and checked, against what of them is the problem's and the kernel's, in turns."""
-    call, case = _function(SHORT), Case(index=words, params={"n": words, "seed": 0})
-    ours, theirs = 0.0, 0.0
-    with _launched(ground) as launch:
-        pattern = reference.prepare(case, 0)
-        launch.settle(pattern)
-        nulls = [_seconds(lambda: launch.null(pattern)) for _ in range(OF_SIZE)]
-        launch.load(_manifest(SHORT))
-        for n in range(WARM + scaled(OF_SIZE, least=3)):
-            began = time.perf_counter()
-            prepared = reference.prepare(case, n)
-            reply = launch.call(prepared)
-            good, said = reference.check(prepared, prepared.layout.read(reply.out))
-            middle = time.perf_counter()
-            data = reference.input(case, n)
-            right = reference._check(data, call(data))
-            ended = time.perf_counter()
-            assert good, said
-            assert right
-            if n >= WARM:
-                ours, theirs = ours + middle - began, theirs + ended - middle
-    count = scaled(OF_SIZE, least=3)
+def _of_size(level: int, name: str, words: int) -> list[Row]:
+    """A whole run with inputs of this size: what its ranked phase took without its starts, against what of that went
+    into calls and the problem's own code, all by that run's own account."""
+    runs = [_judged(level, **_sized(words)) for _ in range(scaled(RUNS_OF_SIZE, least=1))]
+    spent = [run.host["spent"]["ranked"] for run in runs]
+    needed = [each["calls_s"] + each["generation_s"] + each["checks_s"] for each in spent]
+    took = [each["whole_s"] - each["starts_s"] for each in spent]
+    last, (calls,) = spent[-1], runs[-1].budget["ranked"]["calls"]
+    parts = f"calls {last['calls_s']:.3g}, generation {last['generation_s']:.3g}, checks {last['checks_s']:.3g}"
+    seconds = statistics.median((run.ended_at_ns - run.started_at_ns) / 1e9 for run in runs)
     return [
         Row(
-            name=f"a null call with {name} of inputs, all that it takes",
-            value=1000 * statistics.median(nulls),
-            unit="ms",
-        ),
-        Row(
-            name=f"a call with {name} of inputs, measured and checked, once runners have started",
-            value=ours / count * 1000,
-            unit="ms",
-            against=f"{theirs / count * 1000:.2f} ms of generation, kernel and check",
-            ratio=ours / theirs,
+            name=f"the ranked phase with {name} of inputs, without starts: {LAUNCHES} launches of {calls} calls",
+            value=statistics.median(took),
+            unit="s",
+            against=f"{statistics.median(needed):.3g} s that it needs ({parts})",
+            ratio=statistics.median(one / other for one, other in zip(took, needed, strict=True)),
             at_most=2.0,
         ),
+        Row(name=f"its starts with {name} of inputs", value=statistics.median(e["starts_s"] for e in spent), unit="s"),
+        Row(name=f"the whole run with {name} of inputs, all four phases", value=seconds, unit="s"),
     ]
 
 
-def _seconds(act: Callable[[], Any]) -> float:
-    began = time.perf_counter()
-    act()
-    return time.perf_counter() - began
+def _sized(words: int) -> dict[str, Any]:
+    """A competition's run of the problem above: one benchmark of so many words, within the limits that a problem has
+    if it says nothing else."""
+    return {
+        "mode": "leaderboard",
+        "source": SHORT,
+        "tests": [{"n": WORDS, "seed": 1}],
+        "benchmarks": [{"n": words, "seed": 2}],
+        "limits": wire.Limits(),
+        "budget": wire.Budget(),
+    }
 
 
 def _ranked_cost(level: int, name: str, file: str) -> Row:
@@ -523,7 +514,12 @@ def _repeated(level: int) -> list[Row]:
 
 
 def _whole_run(level: int) -> wire.BenchmarkResult:
-    told = _manifest(LONG, config={"baseline": LONG})
+    return _judged(level, source=LONG, config={"baseline": LONG}).benchmarks[-1]
+
+
+def _judged(level: int, **changed: Any) -> wire.Report:
+    """A run as the service would have it made: the harness in a process of its own, and its sealed report."""
+    told = _manifest(**changed)
     with tempfile.TemporaryDirectory(prefix="kbbench-") as place:
         folder = Path(place)
         (folder / "manifest.json").write_text(wire.dumps(told))
@@ -534,7 +530,7 @@ def _whole_run(level: int) -> wire.BenchmarkResult:
         subprocess.run(argv, check=True, timeout=1000, env=env)
         report = wire.unseal((folder / "out" / "report.json").read_bytes(), b"k" * 32)
     assert report.verdict == "passed", report.reason
-    return report.benchmarks[-1]
+    return report
 
 
 PLAIN = """

@@ -58,7 +58,7 @@ def test_nothing_is_the_device_s_where_nobody_says_so() -> None:
 def test_an_input_in_two_parts_is_the_same_input(device: Any, choice: DeviceChoice, mark: str) -> None:
     found = call_parts.split_input(values.pack(DATA), choice, mark)
     assert found is not None
-    device(found.image())
+    device(b"".join(part for _, part in found.pieces()))
     assert values.copied(found.payload) == DATA
     assert (found.size > 0) == (mark == "G")
 
@@ -77,7 +77,7 @@ def test_blocks_on_a_device_are_aligned() -> None:
     found = call_parts.split_input(values.pack([array.array("b", b"x" * n) for n in (1, 300, 0, 5)]), ARRAYS)
     assert found is not None
     assert [at % call_parts.ALIGN for at, _ in found.blocks] == [0] * 4
-    assert found.image()[256:556] == b"x" * 300
+    assert b"".join(part for _, part in found.pieces())[256:556] == b"x" * 300
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -117,7 +117,7 @@ def test_compiled_code_gets_arrays_in_c_order(device: Any) -> None:
     assert found is not None
     (mark, node) = json.loads(found.payload[16 : 16 + int.from_bytes(found.payload[:8], "little")])
     assert (mark, node[2], node[4]) == ("G", [3, 2], [0, 1])
-    assert found.image()[: given.nbytes] == given.tobytes()
+    assert b"".join(part for _, part in found.pieces())[: given.nbytes] == given.tobytes()
 
 
 @pytest.mark.parametrize(

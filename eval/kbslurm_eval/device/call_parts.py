@@ -11,7 +11,7 @@ from __future__ import annotations
 import array
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,12 +54,16 @@ class SplitInput:
     blocks: tuple[tuple[int, memoryview], ...]
     size: int
 
-    def image(self) -> bytes:
-        """The device's part as it lies there."""
-        whole = bytearray(self.size)
+    def pieces(self) -> Iterator[tuple[int, bytes | memoryview]]:
+        """The device's part as it lies there, piece by piece: blocks, and zeros between them."""
+        end = 0
         for at, block in self.blocks:
-            whole[at : at + len(block)] = block
-        return bytes(whole)
+            if at > end:
+                yield end, bytes(at - end)
+            yield at, block
+            end = at + len(block)
+        if end < self.size:
+            yield end, bytes(self.size - end)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,21 +75,21 @@ class SplitLayout:
     pieces: tuple[tuple[int, int, int], ...]
     size: int
 
-    def joined(self, host: bytes | bytearray, device: bytes, size: int) -> bytes:
+    def joined(self, host: bytes | bytearray | memoryview, device: bytes, size: int) -> bytearray:
         """The output's bytes in the layout that was split."""
         if len(host) != self.layout.size or len(device) != self.size:
-            return b""
-        out = bytearray(host or bytes(size))
+            return bytearray()
+        out = bytearray(host) if len(host) else bytearray(size)
         for at, length, there in self.pieces:
             out[at : at + length] = device[there : there + length]
-        return bytes(out)
+        return out
 
 
-def split_input(packed: bytes, choice: DeviceChoice, mark: str = "G") -> SplitInput | None:
+def split_input(packed: bytes | memoryview, choice: DeviceChoice, mark: str = "G") -> SplitInput | None:
     """The packed input in its two parts; with mark `H` all of it stays in the first. None where nothing is the
     device's."""
-    length, start = struct.unpack_from("<QQ", packed, 0)
-    tree = json.loads(packed[16 : 16 + length])
+    start = struct.unpack_from("<QQ", packed, 0)[1]
+    tree = values.tree(packed)
     blob = memoryview(packed)[start:]
     found: list[list[Any]] = []
     _walk(tree, found.append)

@@ -22,7 +22,7 @@ class Answer:
     """The output of one call of the submission, on the host, unchecked."""
 
     prepared: Prepared
-    out: bytes | bytearray
+    out: bytes | bytearray | memoryview
 
 
 @dataclass(kw_only=True)
@@ -76,12 +76,14 @@ class CallChecks:
             assert isinstance(launch, ranks_launch.RanksLaunch)
             fault, ns, checked = ranks_launch.one_call(self._run.reference, launch, case, seed)
             self._run.results.checked += checked
+            self._run.results.called_ns += ns
             return fault, ns
         prepared = self._run.reference.prepare(case, seed)
         declared = case.index, prepared.layout.text()
         if declared in launch.granted:
             prepared = replace(prepared, layout=launch.granted[declared], places={})
         reply = launch.call(prepared)
+        self._run.results.called_ns += reply.ns
         if reply.status in (Status.WRONG_SHAPE, Status.WRONG_TYPE) and self._run.reference.layout_moved(prepared):
             again = None if seed is None else seed ^ 1  # a timed call never sees an input twice
             return self.one_call(name, case, again, launch)
@@ -107,7 +109,7 @@ class CallChecks:
             output = prepared.layout.read(answer.out)
         except layouts.Misfit as misfit:
             return Rejected("wrong", f"an answer is wrong: {misfit}", "an answer is wrong")
-        good, said = self._run.reference.check(prepared, output)
+        good, said = self._run.reference.check(prepared, output, last=name != "test")
         self._run.results.checked += 1
         if good:
             facts = self._run.results.facts

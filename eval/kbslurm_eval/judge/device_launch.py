@@ -66,7 +66,7 @@ class _SplitCall:
     """One call, split in two."""
 
     payload: bytes
-    image: bytes | None
+    image: call_parts.SplitInput | None
     in_size: int
     layout: layouts.Layout
     placed: call_parts.SplitLayout
@@ -214,15 +214,15 @@ class DeviceLaunch(Launch):
     def _device_arrays_of(self, prepared: Prepared) -> bytes:
         index = prepared.case.index
         if index not in self._nothings:
-            self._nothings[index] = self._arrays_of(prepared)
+            self._nothings[index] = values.pack(values.unpack(memoryview(prepared.packed)), arrays_only=True)
         return self._nothings[index]
 
     def by_hand(self, prepared: Prepared) -> bytes:
         """The input for a call that isn't judged: the runner puts its arrays onto the device."""
         found = call_parts.split_input(prepared.packed, self._run_device.choice, "H")
-        return prepared.packed if found is None else found.payload
+        return bytes(prepared.packed) if found is None else found.payload
 
-    def _call_of(self, packed: bytes, layout: layouts.Layout, *, image: bool = True) -> _SplitCall | None:
+    def _call_of(self, packed: bytes | memoryview, layout: layouts.Layout, *, image: bool = True) -> _SplitCall | None:
         """The call in its two parts, with the memory that it needs; None where nothing is the device's."""
         mark = "G" if self._run_device.shares else "H"
         found = call_parts.split_input(packed, self._run_device.choice, mark)
@@ -235,8 +235,8 @@ class DeviceLaunch(Launch):
         size = 0 if found is None else found.size
         unsplit = call_parts.SplitLayout(layout=layout, pieces=(), size=0)
         told = _SplitCall(
-            payload=packed if found is None else found.payload,
-            image=found.image() if image and found is not None and size else None,
+            payload=bytes(packed) if found is None else found.payload,
+            image=found if image and size else None,
             in_size=size,
             layout=layout,
             placed=place or unsplit,
@@ -323,7 +323,8 @@ class DeviceLaunch(Launch):
         if told.out_size and host is not None:
             device.cover(out, os.urandom(POISON), told.out_size)
         if told.image is not None:
-            device.write(source, told.image)
+            for at, part in told.image.pieces():
+                device.write(source + at, part)
         device.synchronize()  # nothing of our own is left on it
         before_ns = time.perf_counter_ns()
         self._warmer.turn(self._core)

@@ -17,8 +17,9 @@ from kbslurm_eval.cage import core_warmer
 from kbslurm_eval.cage.runners import Runner, Runners, Unstoppable
 from kbslurm_eval.device import cuda_on_cpu
 from kbslurm_eval.judge import builds
+from kbslurm_eval.judge.buffers import BUFFERS
 from kbslurm_eval.judge.heartbeat import Heartbeat
-from kbslurm_eval.judge.reference import Prepared
+from kbslurm_eval.judge.reference import NULL_WHOLE_CAP, Prepared
 from kbslurm_eval.judge.replies import Rejected, Reply, with_last_line
 from kbslurm_eval.shared import destinations, layouts, remove_tree, runner_link, timing, values
 from kbslurm_eval.shared.runner_link import JudgeEnd, Kind, Status
@@ -28,7 +29,6 @@ from kbslurm_eval.shared.wire import (
 )
 
 LATE_CAP = 32_768  # an input up to this size is written within the timed window, to a runner that is already awake
-NULL_WHOLE_CAP = 4 << 20  # of larger inputs a null call writes no array
 SMALL_OUTPUT = 16_384
 PROBES, PROBE_SIZE = 16, 64
 END_SHARE = 64  # a 64th of a large output at each end is looked at in every call
@@ -73,7 +73,6 @@ class Launch:
         self.runner: Runner = runners.start(folder, place)
         self._ids: dict[str, int] = {}
         self.granted: dict[tuple[int, str], layouts.Layout] = {}  # what this submission's outputs are instead
-        self._null_payloads: dict[int, destinations.Payload] = {}
         self._last = bytes(8)
         self._warmer = runners.warmer
         self._core: int | None = None
@@ -144,6 +143,7 @@ class Launch:
         else:
             end.put_parts(told.parts, told.size)
             end.lay(told.laid)
+            before_ns = time.perf_counter_ns()  # writing a large input takes the judge's time, not the submission's
             os.pwrite(end.bell, token, runner_link.GO)
             start_ns = time.perf_counter_ns()
             self._go_on()
@@ -163,7 +163,7 @@ class Launch:
             self._weigh()
         if end.resized():  # filled up, the memory that links live in would end the judge's run, which is then repeated
             raise Rejected("violation", "the submission changed the size of the link's files")
-        out = end.read_out(out_size)
+        out = end.read_out(BUFFERS.room(out_size))
         if os.pread(end.bell, 8, runner_link.DONE) != token:
             raise Rejected("violation", "the submission answered for a call that wasn't made")
         if len(out) != out_size or any(out[at : at + len(part)] != part for at, part in first):
@@ -338,11 +338,11 @@ class Launch:
 
     def round_trip(self, prepared: Prepared) -> int:
         """A call without the call."""
-        return self._null_call(prepared, self._null_payload(prepared))
+        return self._null_call(prepared, prepared.null_payload)
 
     def bare_null(self, prepared: Prepared) -> int:
         """A null call of the same size with nothing to decode: the part of its cost that no submission can save."""
-        whole = self._null_payload(prepared)
+        whole = prepared.null_payload
         text = values.pack(None)
         if len(prepared.packed) <= NULL_WHOLE_CAP:
             text = text.ljust(whole.size, b"\0")
@@ -354,19 +354,6 @@ class Launch:
         self._link.room(prepared.layout.size)
         return self.ring(Kind.NULL, payload, late=len(prepared.packed) <= LATE_CAP).ns
 
-    def _null_payload(self, prepared: Prepared) -> destinations.Payload:
-        """What a null call carries: the arrays of an input, and of large ones only where they are. What they contain
-        is not looked at, and writing it takes longer than all that is measured."""
-        index = prepared.case.index
-        if index not in self._null_payloads:
-            found = prepared.payload(self._arrays_of(prepared))
-            self._null_payloads[index] = found if len(prepared.packed) <= NULL_WHOLE_CAP else found.head()
-        return self._null_payloads[index]
-
-    @staticmethod
-    def _arrays_of(prepared: Prepared) -> bytes:
-        return values.pack(values.unpack(memoryview(prepared.packed)), arrays_only=True)
-
     def call(self, prepared: Prepared) -> Reply:
         """One call of the submission."""
         self.declare(prepared.layout)
@@ -375,7 +362,7 @@ class Launch:
 
     def by_hand(self, prepared: Prepared) -> bytes:
         """The input for calls that aren't judged."""
-        return prepared.packed
+        return bytes(prepared.packed)
 
     def keep(self, index: int) -> None:
         """The last call counts."""

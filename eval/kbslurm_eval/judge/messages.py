@@ -10,7 +10,7 @@ from typing import Any
 _HEAD = struct.Struct("<IQ")
 
 
-def send(line: socket.socket, told: dict[str, Any], blob: bytes | bytearray) -> None:
+def send(line: socket.socket, told: dict[str, Any], blob: bytes | bytearray | memoryview) -> None:
     """One message between the judge and a process of its own: a few words, and bytes."""
     head = json.dumps(told).encode()
     line.sendall(_HEAD.pack(len(head), len(blob)) + head)

@@ -128,8 +128,9 @@ def _layout() -> tuple[layouts.Layout, list[tuple[str, int, int]]]:
     return layouts.Layout(tree=["0"], size=end), slots
 
 
-def _asked(packed: bytes, answer: layouts.Layout, slots: list[tuple[str, int, int]], tool: str) -> bytes:
-    told: dict[str, Any] = {"tool": tool, "calls": CALLS, "slots": [list(slot) for slot in slots], "input": packed}
+def _asked(packed: bytes | memoryview, answer: layouts.Layout, slots: list[tuple[str, int, int]], tool: str) -> bytes:
+    told: dict[str, Any] = {"tool": tool, "calls": CALLS, "slots": [list(slot) for slot in slots]}
+    told["input"] = bytes(packed)
     return values.pack({**told, "layout": answer.text()})
 
 
@@ -142,4 +143,4 @@ def _kept(files: ProfileFiles, name: str, case: Case, reply: Any, slots: list[tu
     for slot, at, cap in slots:
         length = struct.unpack_from("<Q", reply.out, at)[0]
         if length <= cap - 8:  # our own runner never says more
-            files.keep(f"{name}.{slot}", reply.out[at + 8 : at + 8 + length])
+            files.keep(f"{name}.{slot}", bytes(reply.out[at + 8 : at + 8 + length]))

@@ -22,7 +22,7 @@ from typing import Any
 
 from kbslurm_eval.cage import judge_children, kernel
 from kbslurm_eval.judge.messages import receive, send
-from kbslurm_eval.judge.reference import Case, Prepared, ProblemTrouble, Reference
+from kbslurm_eval.judge.reference import Case, Prepared, ProblemTrouble, Reference, Spent
 from kbslurm_eval.shared import layouts, process_group, values, wire
 from kbslurm_eval.shared.program import eval_folder
 
@@ -57,6 +57,7 @@ class RankReference:
         self._processes: list[_RankProcess] = []
         self._count = 0
         self.group = ""
+        self.spent = Spent()
         self._start()
 
     def _start(self) -> None:
@@ -74,12 +75,25 @@ class RankReference:
             process.end()
         self._processes = []
 
-    def _asked(self, op: str, number: int, blobs: Sequence[bytes | bytearray] = (), **more: Any) -> list[_Answer]:
+    def _asked(
+        self, op: str, number: int, blobs: Sequence[bytes | bytearray | memoryview] = (), **more: Any
+    ) -> list[_Answer]:
         if not self._processes:
             self._start()
         for process in self._processes:
             process.send({"op": op, "number": number, **more}, blobs[process.rank] if blobs else b"")
-        return self._answers(self._processes, None, op)
+        began = time.perf_counter()
+        try:
+            return self._answers(self._processes, None, op)
+        finally:
+            took_s = time.perf_counter() - began
+            match op:
+                case "prepare":  # with their answers, which are always made
+                    self.spent.generation_s += took_s
+                case "check" | "verify":
+                    self.spent.checks_s += took_s
+                case _:
+                    self.spent.answers_s += took_s
 
     def _answers(self, processes: Sequence[_RankProcess], deadline: float | None, op: str) -> list[_Answer]:
         """Every rank's answer. When one has failed and the others wait for it for ever, it is its failure that
@@ -141,7 +155,7 @@ class RankReference:
         """What a null call carries to each rank: the arrays of its input."""
         return [a.blob for a in self._asked("nothing", prepared.number, [part.packed for part in prepared.parts])]
 
-    def misfits(self, prepared: PreparedRanks, outputs: Sequence[bytes | bytearray]) -> list[str]:
+    def misfits(self, prepared: PreparedRanks, outputs: Sequence[bytes | bytearray | memoryview]) -> list[str]:
         """For each rank, why its bytes aren't a valid output; empty if they are."""
         return [str(a.told["misfit"]) for a in self._asked("read", prepared.number, outputs)]
 
@@ -181,7 +195,7 @@ class _RankProcess:
             )
         judge_children.own_process(self._process.pid)
 
-    def send(self, told: dict[str, Any], blob: bytes | bytearray) -> None:
+    def send(self, told: dict[str, Any], blob: bytes | bytearray | memoryview) -> None:
         """One message. A process that has ended is noticed by its answer."""
         with contextlib.suppress(OSError):
             send(self.line, told, blob)
@@ -248,7 +262,7 @@ class _OneRank:
     """What one rank keeps of the latest calls."""
 
     def __init__(self, manifest: wire.Manifest, rank: int) -> None:
-        self._rank, self._reference = rank, Reference(manifest)
+        self._rank, self._reference = rank, Reference(manifest, keeps=False)
         self._calls: OrderedDict[int, Prepared] = OrderedDict()
         self._output: Any = None
 
@@ -284,4 +298,4 @@ class _OneRank:
         self._calls[told["number"]] = prepared
         while len(self._calls) > KEPT:
             self._calls.popitem(last=False)
-        return {"layout": prepared.layout.text()}, prepared.packed
+        return {"layout": prepared.layout.text()}, bytes(prepared.packed)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from kbslurm_eval.cage.runners import Runners
+from kbslurm_eval.judge.buffers import BUFFERS
 from kbslurm_eval.judge.heartbeat import Heartbeat
 from kbslurm_eval.judge.launch import LATE_CAP, SPIN_NS, START_S, Allowance, Launch
 from kbslurm_eval.judge.rank_reference import PreparedRanks, RankReference, free_port
@@ -98,7 +99,7 @@ class RanksLaunch(Launch):
     def ring_all(
         self,
         kind: Kind,
-        payloads: Sequence[bytes],
+        payloads: Sequence[bytes | memoryview],
         *,
         layouts: Sequence[layouts.Layout] = (),
         late: bool = False,
@@ -151,7 +152,7 @@ class RanksLaunch(Launch):
         end = self._ends[rank]
         if end.resized():
             raise Rejected("violation", "the submission changed the size of the link's files")
-        out = end.read_out(size)
+        out = end.read_out(BUFFERS.room(size))
         if os.pread(end.bell, 8, runner_link.DONE) != token:
             raise Rejected("violation", "the submission answered for a call that wasn't made")
         if len(out) != size or any(out[at : at + len(part)] != part for at, part in first):

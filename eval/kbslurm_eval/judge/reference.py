@@ -6,6 +6,7 @@ and is told as one, never blamed on a submission.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 import importlib.abc
@@ -13,19 +14,25 @@ import importlib.machinery
 import importlib.util
 import inspect
 import linecache
+import mmap
 import random
+import struct
 import sys
 import time
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kbslurm_eval.device import cuda_on_cpu
 from kbslurm_eval.judge import output_checks
+from kbslurm_eval.judge.buffers import BUFFERS
+from kbslurm_eval.judge.kept_inputs import KeptInput
 from kbslurm_eval.shared import claimed_layout, destinations, layouts, values
 from kbslurm_eval.shared.wire import Manifest
 
+LEAST_KEPT, KEPT_CAP = 1 << 20, 2 << 30  # inputs that are the same each time, by their size and all together
+NULL_WHOLE_CAP = 4 << 20  # of larger inputs a null call writes no array
 LEAST_OPEN = 64 << 20  # of an output whose problem has no answer of its own
 MARGIN_S = 0.5  # a slow check isn't run as often
 ANSWERS = ("ref_kernel", "reference", "ref")
@@ -53,29 +60,73 @@ class Prepared:
     """One call's input, packed; the layout its output must have; and the reference's answer where it was needed."""
 
     case: Case
-    packed: bytes
+    packed: bytes | memoryview
     layout: layouts.Layout
     expected: Any
     exact: bool
     places: destinations.Places = field(default_factory=dict)
+    kept: bool = False  # the same input is used again
+
+    def hollow(self) -> Prepared:
+        """What null calls of its kind need: of a large input not what its arrays contain, which takes no memory."""
+        size = len(self.packed)
+        if size <= NULL_WHOLE_CAP or _has_objects(values.tree(self.packed)):
+            return replace(self, expected=None)
+        start = struct.unpack_from("<QQ", self.packed, 0)[1]
+        nothing = memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+        nothing[:start] = self.packed[:start]
+        return replace(self, packed=nothing, expected=None)
+
+    @functools.cached_property
+    def null_payload(self) -> destinations.Payload:
+        """What a null call carries: the arrays of an input, and of large ones only where they are. What they contain
+        is not looked at, and writing it takes longer than all that is measured."""
+        found = self.payload(values.pack(values.unpack(memoryview(self.packed)), arrays_only=True))
+        return found if len(self.packed) <= NULL_WHOLE_CAP else found.head()
 
     def payload(self, packed: bytes | None = None) -> destinations.Payload:
         """What goes through the link: this input, or another one that was packed of its arrays."""
         return destinations.placed(self.packed if packed is None else packed, self.places)
 
 
+@dataclass(kw_only=True)
+class Spent:
+    """How long the problem's own code took so far."""
+
+    generation_s: float = 0.0
+    answers_s: float = 0.0
+    checks_s: float = 0.0
+
+    def since(self, before: Spent) -> Spent:
+        """The same from an earlier moment on."""
+        return Spent(
+            generation_s=self.generation_s - before.generation_s,
+            answers_s=self.answers_s - before.answers_s,
+            checks_s=self.checks_s - before.checks_s,
+        )
+
+
 class Reference:
     """The problem's reference, loaded."""
 
     def __init__(
-        self, manifest: Manifest, compiled: types.ModuleType | None = None, *, no_device: bool = False
+        self,
+        manifest: Manifest,
+        compiled: types.ModuleType | None = None,
+        *,
+        no_device: bool = False,
+        keeps: bool = True,
     ) -> None:
-        """With `no_device` the problem's own code doesn't use the device, which belongs to the submission alone."""
+        """With `no_device` the problem's own code doesn't use the device, which belongs to the submission alone. With
+        `keeps` large inputs that are the same under every seed are made once."""
         self._one_file = manifest.style == "one-file"
         self._open = manifest.config.get("outputs") == "check"
         self._layouts: dict[tuple[int, bytes], tuple[layouts.Layout, destinations.Places]] = {}
         self._has_places = manifest.lang == "py" and compiled is None and not self._open
         self._moving: set[int] = set()
+        self._keeps = keeps
+        self._inputs: dict[str, KeptInput] = {}
+        self.spent = Spent()
         sys.meta_path.insert(0, _ProblemFiles(manifest.files))
         if cuda_on_cpu.wanted("cpu" if no_device else manifest.gpu, manifest.files.values()):
             cuda_on_cpu.install(no_device=no_device)
@@ -135,22 +186,28 @@ class Reference:
             raise ProblemTrouble(f"generate_input has no parameter {strange[0]!r}, which the case {case.spec!r} sets")
         own = params.get("seed", case.index)
         _seed_all(seed if seed is not None else own & 0x7FFFFFFF if isinstance(own, int) else case.index)
+        began = time.perf_counter()
         try:
             return self._generate(**params)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code
             raise ProblemTrouble(f"generate_input failed for the case {case.spec!r}: {_said(error)}") from None
+        finally:
+            self.spent.generation_s += time.perf_counter() - began
 
-    def answer(self, packed: bytes) -> Any:
+    def answer(self, packed: bytes | memoryview) -> Any:
         """The reference's answer to a fresh copy of this input; None where it has none."""
-        return self._answered(values.copied(packed))
+        return self._answered(_copied(packed))
 
     def _answered(self, data: Any) -> Any:
         if self._answer is None:
             return None
+        began = time.perf_counter()
         try:
             return self._answer(data)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code
             raise ProblemTrouble(f"the reference failed: {_said(error)}") from None
+        finally:
+            self.spent.answers_s += time.perf_counter() - began
 
     def answer_again(self, prepared: Prepared) -> None:
         """Run the reference again on this input; its duration is the reference's pace."""
@@ -164,15 +221,16 @@ class Reference:
     def prepare(self, case: Case, seed: int | None, *, exact: bool = False) -> Prepared:
         """Everything about a call that the judge must know beforehand."""
         try:
-            packed = values.pack(self.input(case, seed))
+            packed, kept = self._packed(case, seed)
             # the text before the blocks names every type and shape: the same text, the same layout, until one call
             # shows otherwise
-            key = (case.index, packed[: 16 + int.from_bytes(packed[:8], "little")])
+            key = (case.index, values.text(packed))
             known = None if self._one_file or exact or case.index in self._moving else self._layouts.get(key)
             if known is not None:
                 layout, places = known
-                return Prepared(case=case, packed=packed, layout=layout, expected=None, exact=False, places=places)
-            data = values.copied(packed)
+                return Prepared(case=case, packed=packed, layout=layout, expected=None, exact=False, places=places,
+                                kept=kept)  # fmt: skip
+            data = _copied(packed)
             expected = self._answered(data)
             layout = layouts.Layout.of(expected) if self.answers else claimed_layout.ANY
             places = (
@@ -182,7 +240,23 @@ class Reference:
             raise ProblemTrouble(f"a value of the case {case.spec!r} can't be sent to the runner: {error}") from None
         if len(self._layouts) < 10_000:
             self._layouts[key] = layout, places
-        return Prepared(case=case, packed=packed, layout=layout, expected=expected, exact=True, places=places)
+        return Prepared(
+            case=case, packed=packed, layout=layout, expected=expected, exact=True, places=places, kept=kept
+        )
+
+    def _packed(self, case: Case, seed: int | None) -> tuple[bytes | memoryview, bool]:
+        """This case's input, packed, and whether it is the same each time: one that two seeds don't change is kept."""
+        key = repr(sorted(case.params.items()))
+        seen = self._inputs.get(key)
+        if seen is not None and seen.is_fixed and seed is not None:
+            return seen.packed, True
+        packed = values.pack_into(self.input(case, seed), BUFFERS.room)
+        if not self._keeps or seed is None or len(packed) < LEAST_KEPT:
+            return packed, False
+        if seen is None:
+            seen = self._inputs[key] = KeptInput()
+        held = sum(len(one.packed) for one in self._inputs.values() if one is not seen)
+        return packed, seen.look(packed, seed, room=held + len(packed) <= KEPT_CAP)
 
     def layout_moved(self, prepared: Prepared) -> bool:
         """Whether the layout that was assumed for this input isn't the one that its own reference answer has."""
@@ -207,13 +281,15 @@ class Reference:
                 f"the reference's own answer fails its check for the case {prepared.case.spec!r}: {said}"
             )
 
-    def check(self, prepared: Prepared, output: Any) -> tuple[bool, str]:
-        """Whether the output is right, and what the check says about it."""
+    def check(self, prepared: Prepared, output: Any, *, last: bool = False) -> tuple[bool, str]:
+        """Whether the output is right, and what the check says about it. `last`: nobody needs the input any more, and
+        the check, which may write to what it is given, gets it instead of a copy."""
+        finite = not self.answers or output_checks.finite(output)
         try:
-            good, said = self._verdict(prepared, output, prepared.expected)
+            good, said = self._verdict(prepared, output, prepared.expected, last=last and finite and not prepared.kept)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code, brought to this by an output
             return False, f"the check failed on this output: {_said(error)}"
-        if not good or not self.answers or output_checks.finite(output):
+        if not good or finite:
             return good, said
         # comparisons with NaN are false, so many checks that look for errors find none
         expected = self.answer(prepared.packed) if prepared.expected is None else prepared.expected
@@ -223,6 +299,13 @@ class Reference:
         except (TypeError, ValueError, AttributeError):  # it isn't even made like the reference's
             pass
         return False, "a number isn't finite where the reference's are"
+
+    def _timed(self, check: Callable[..., Any], *given: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return check(*given)
+        finally:
+            self.spent.checks_s += time.perf_counter() - began
 
     def margin(self, prepared: Prepared, output: Any, most: int = 64) -> int | None:
         """How many times as wrong a right answer might be, in powers of two, before the check takes it for wrong.
@@ -249,14 +332,14 @@ class Reference:
             return None
         return factor
 
-    def _verdict(self, prepared: Prepared, output: Any, expected: Any) -> tuple[bool, str]:
+    def _verdict(self, prepared: Prepared, output: Any, expected: Any, *, last: bool = False) -> tuple[bool, str]:
         if self._tolerance is not None:
-            right = self.answer(prepared.packed) if expected is None else expected
-            found: Any = output_checks.difference(output, right, self._tolerance)
+            right = self._answered(_copied(prepared.packed, last=last)) if expected is None else expected
+            found = self._timed(output_checks.difference, output, right, self._tolerance)
         elif self._one_file:
-            found = self._check(output, expected)
+            found = self._timed(self._check, output, expected)
         else:
-            found = self._check(values.copied(prepared.packed), output)
+            found = self._timed(self._check, _copied(prepared.packed, last=last), output)
         if isinstance(found, tuple) and len(found) == 2:
             return bool(found[0]), str(found[1] or "")
         if isinstance(found, str):
@@ -266,6 +349,26 @@ class Reference:
         raise ProblemTrouble(
             f"check_implementation returned a {type(found).__name__}; a bool, a str or (bool, str) was expected"
         )
+
+
+def _has_objects(node: Any) -> bool:
+    """Whether something is in this packed text that is made of its parts and may look at what they contain."""
+    match node:
+        case ["o", *_]:
+            return True
+        case ["l" | "t", inner]:
+            return any(map(_has_objects, inner))
+        case ["d", pairs]:
+            return any(_has_objects(item) for _, item in pairs)
+        case _:
+            return False
+
+
+def _copied(packed: bytes | memoryview, *, last: bool = False) -> Any:
+    """The value in a fresh copy of these bytes; if they are used for the `last` time, in themselves."""
+    if last and type(packed) is memoryview:
+        return values.unpack(packed)
+    return values.unpack(BUFFERS.copy(packed))
 
 
 def _defines(module: types.ModuleType, names: Sequence[str]) -> bool:

@@ -30,7 +30,7 @@ class Reply:
     ns: int
     status: int
     text: str
-    out: bytes | bytearray
+    out: bytes | bytearray | memoryview
 
 
 def claimed(reply: Reply) -> Rejected:

@@ -39,6 +39,7 @@ class Results:
     checked: int = 0
     samples: list[LaunchSamples] = field(default_factory=list)
     budget: dict[str, Any] = field(default_factory=dict)
+    called_ns: int = 0  # in calls of anybody's, by the judge's clock
     facts: dict[str, Any] = field(default_factory=dict)
     profile: ProfileFiles | None = None
 

@@ -7,21 +7,32 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from kbslurm_eval.cage.runners import CantStart
 from kbslurm_eval.judge import finals
 from kbslurm_eval.judge.call_checks import CallChecks
 from kbslurm_eval.judge.launch import Allowance, Launch
 from kbslurm_eval.judge.launches import Launches
-from kbslurm_eval.judge.reference import Case, Prepared, ProblemTrouble
+from kbslurm_eval.judge.reference import Case, Prepared, ProblemTrouble, Spent
 from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, clean, status_of
 from kbslurm_eval.judge.run_state import SECRET, RunState
 from kbslurm_eval.shared import timing
-from kbslurm_eval.shared.wire import SAMPLES_CAP, BenchmarkResult, PhaseName
+from kbslurm_eval.shared.wire import PHASES, SAMPLES_CAP, BenchmarkResult, PhaseName
 
 WARM_UPS, NULLS, NULLS_DROPPED = 2, 10, 2
+TIMED_SHARE = 0.5  # of a run's whole time may go into the calls of timed phases, at the reference's pace
+COPIED_PER_S = 1e9  # bytes that the judge packs, writes, reads and compares, as slow as that may be
 _DICE = random.SystemRandom()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How long the trusted reference's answer to one case takes, and all else that each call of it needs."""
+
+    answer_s: float
+    around_s: float
+    pattern: Prepared
 
 
 class TimedPhase:
@@ -30,6 +41,8 @@ class TimedPhase:
     def __init__(self, run: RunState, launches: Launches, calls: CallChecks) -> None:
         self._run, self._launches, self._calls = run, launches, calls
         self._rivals: finals.Rivals | None = None
+        self._paces: dict[int, Pace] = {}
+        self._started_s = 0.0
 
     def measure(self, name: PhaseName, allowance: Allowance) -> Rejected | None:
         """All launches of this phase: what ended it, or None when every call of it counts."""
@@ -38,12 +51,14 @@ class TimedPhase:
         cases = [Case(index=n, params=manifest.benchmarks[n]) for n in timed]
         if not cases:
             return None
-        launches = (
-            manifest.budget.launches
-            if name == "ranked" or manifest.mode != "leaderboard"
-            else min(2, manifest.budget.launches)
-        )
-        calls = {case.index: self._call_count(name, case) for case in cases}
+        launches = self._launch_count(name)
+        began, self._started_s = time.perf_counter(), 0.0
+        with self._starting():
+            for case in cases:
+                if case.index not in self._paces:
+                    self._paces[case.index] = self._pace(name, case)
+        before = replace(self._run.reference.spent), self._run.results.called_ns
+        calls = {case.index: self._call_count(self._paces[case.index]) for case in cases}
         self._run.results.budget[name] = {"launches": launches, "calls": [calls[case.index] for case in cases]}
         self._run.heartbeat.enter(name, launches * (sum(calls.values()) + len(cases) * WARM_UPS))
         at = cases[0]
@@ -62,35 +77,93 @@ class TimedPhase:
         finally:
             if self._rivals is not None:
                 self._run.results.facts["rivals"] = self._rivals.told()
+            self._run.results.facts.setdefault("spent", {})[name] = self._spent(time.perf_counter() - began, *before)
             for case in cases:
                 mine = fault if case.index == at.index else None
                 seen = timing.nets(self._run.results.samples, name, case.index)
                 self._run.results.benchmarks.append(_benchmark(name, case, seen, mine, fault, launches))
         return None
 
-    def _call_count(self, name: PhaseName, case: Case) -> int:
-        """How many calls per launch: fixed by the budget and the trusted reference's own pace."""
-        budget = self._run.manifest.budget
-        prepared = self._run.reference.prepare(case, self._run.seed(name, case, "pace"), exact=True)
+    def _pace(self, name: PhaseName, case: Case) -> Pace:
+        """How long the problem's own code takes for one call of this case, and the input for its null calls."""
+        reference = self._run.reference
+        before = replace(reference.spent)
+        prepared = reference.prepare(case, self._run.seed(name, case, "pace"), exact=True)
         self._calls.look_at_device(prepared)
-        self._run.reference.verify(prepared)
-        began = time.perf_counter_ns()
-        self._run.reference.answer_again(prepared)
-        pace = (time.perf_counter_ns() - began) / 1e9
+        reference.verify(prepared)
+        spent = reference.spent.since(before)
+        began = time.perf_counter()
+        reference.answer_again(prepared)
+        return Pace(
+            answer_s=time.perf_counter() - began,
+            around_s=spent.generation_s + spent.checks_s + (len(prepared.packed) + prepared.layout.size) / COPIED_PER_S,
+            pattern=prepared.hollow(),
+        )
+
+    def _call_count(self, pace: Pace) -> int:
+        """How many calls per launch: fixed by the budget and the trusted reference's own pace."""
+        manifest = self._run.manifest
+        budget = manifest.budget
         # What can't be archived isn't measured: the service computes every figure again from the samples.
-        rows = 2 * 2 * budget.launches * len(self._run.manifest.benchmarks)
+        rows = 2 * 2 * budget.launches * len(manifest.benchmarks)
         most = max(1, min(budget.max_calls, SAMPLES_CAP // rows))
-        return timing.budgeted_calls(calls=budget.calls, max_calls=most, target_s=budget.target_s, reference_s=pace)
+        each_s = pace.answer_s + pace.around_s
+        return timing.budgeted_calls(
+            calls=budget.calls,
+            max_calls=most,
+            target_s=budget.target_s,
+            reference_s=pace.answer_s,
+            share_s=max(0.0, self._share_s() - WARM_UPS * each_s),
+            whole_s=each_s,
+        )
+
+    def _share_s(self) -> float:
+        """How much of the run's whole time one case may take in one launch of a timed phase, warm-ups included."""
+        manifest = self._run.manifest
+        parties = 2 if isinstance(manifest.config.get("baseline"), str) else 1
+        slots = 0
+        for name in PHASES[manifest.mode]:
+            if name in ("benchmark", "ranked"):
+                timed = len(timing.measured_cases(len(manifest.benchmarks), name, manifest.ranking_by))
+                rivals = len(finals.rivals_of(manifest.config)) if name == "ranked" else 0
+                slots += self._launch_count(name) * timed * (parties + rivals)
+        return TIMED_SHARE * manifest.limits.total_s / max(1, slots)
+
+    def _launch_count(self, name: PhaseName) -> int:
+        launches = self._run.manifest.budget.launches
+        return launches if name == "ranked" or self._run.manifest.mode != "leaderboard" else min(2, launches)
+
+    @contextmanager
+    def _starting(self) -> Iterator[None]:
+        """The time in here is spent before and after calls: it hardly depends on how many there are."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._started_s += time.perf_counter() - began
+
+    def _spent(self, whole_s: float, before: Spent, called_ns: int) -> dict[str, float]:
+        """What this phase's time went into: calls, the problem's own code around them, starts, and the rest."""
+        problem = self._run.reference.spent.since(before)
+        told = {
+            "whole_s": whole_s,
+            "starts_s": self._started_s,
+            "calls_s": (self._run.results.called_ns - called_ns) / 1e9,
+            "generation_s": problem.generation_s,
+            "checks_s": problem.checks_s,
+        }
+        return {name: round(value, 6) for name, value in told.items()}
 
     def _measured(
         self, name: PhaseName, cases: Sequence[Case], calls: dict[int, int], number: int, allowance: Allowance
     ) -> tuple[dict[int, timing.LaunchTimes], Case, Rejected | None]:
-        patterns = {c.index: self._run.reference.prepare(c, self._run.seed(name, c, number, "null")) for c in cases}
+        patterns = {c.index: self._paces[c.index].pattern for c in cases}
         launch, at, fault = None, cases[0], None
         rivals: finals.RivalLaunches | None = None
         plan = [case for case in cases for _ in range(calls[case.index] + WARM_UPS)]
         _DICE.shuffle(plan)
-        base, base_times = self._baseline(name, patterns)
+        with self._starting():
+            base, base_times = self._baseline(name, patterns)
         try:
             if base is not None and self._run.device_alone:
                 self._base_alone(name, plan, number, base, base_times)
@@ -98,10 +171,11 @@ class TimedPhase:
                 base = None
                 for _, wrong in self._calls.checked_late(name):
                     raise ProblemTrouble(f"the problem's baseline fails: {wrong.said}")
-            launch = self._launches.start(name, allowance, self._launches.built(name, self._run.manifest))
-            times = _nulls(launch, patterns)
-            self._launches.hand_over(launch, self._run.manifest)
-            rivals = self._rival_launches(name, patterns)
+            with self._starting():
+                launch = self._launches.start(name, allowance, self._launches.built(name, self._run.manifest))
+                times = _nulls(launch, patterns)
+                self._launches.hand_over(launch, self._run.manifest)
+                rivals = self._rival_launches(name, patterns)
             counts = dict.fromkeys(times, 0)
             with _quiet():
                 for step, at in enumerate(plan):
@@ -130,11 +204,12 @@ class TimedPhase:
         except ProblemTrouble as trouble:
             raise self._launches.to_blame(launch, trouble) from None
         finally:
-            self._launches.end(name, launch)
-            if base is not None:
-                base.close()
-            if rivals is not None:
-                rivals.close()
+            with self._starting():
+                self._launches.end(name, launch)
+                if base is not None:
+                    base.close()
+                if rivals is not None:
+                    rivals.close()
         for case, wrong in self._calls.checked_late(name):
             return times, case, wrong
         for index, found in base_times.items():

@@ -40,19 +40,18 @@ class Payload:
         return Payload(parts=self.parts[:1], size=self.size, room=self.room)
 
 
-def plain(packed: bytes) -> Payload:
+def plain(packed: bytes | memoryview) -> Payload:
     """A packed value without destinations."""
     start = struct.unpack_from("<QQ", packed, 0)[1]
     view = memoryview(packed)
     return Payload(parts=((0, view[:start]), (start, view[start:])), size=len(packed))
 
 
-def found(packed: bytes, data: Any, tree: Any, answer: Any) -> Places:
+def found(packed: bytes | memoryview, data: Any, tree: Any, answer: Any) -> Places:
     """Which arrays of this packed input are destinations. `data` is the unpacked input that the reference was given,
     `answer` what it returned, `tree` that of the answer's layout."""
-    length = struct.unpack_from("<Q", packed, 0)[0]
     given: dict[tuple[Any, ...], list[int]] = {}
-    for number, (node, array) in enumerate(_arrays(json.loads(packed[16 : 16 + length]), data)):
+    for number, (node, array) in enumerate(_arrays(values.tree(packed), data)):
         if node[4] == sorted(node[4]) and (place := _place(array)) is not None:
             given.setdefault((str(node[:3]), *place), []).append(number)
     places: Places = {}
@@ -65,11 +64,11 @@ def found(packed: bytes, data: Any, tree: Any, answer: Any) -> Places:
     return places
 
 
-def placed(packed: bytes, places: Places) -> Payload:
+def placed(packed: bytes | memoryview, places: Places) -> Payload:
     """The input with its destinations in the output."""
     if not places:
         return plain(packed)
-    length, start = struct.unpack_from("<QQ", packed, 0)
+    start = struct.unpack_from("<QQ", packed, 0)[1]
     view, gone = memoryview(packed), list[tuple[int, int]]()
     laid: list[tuple[int, memoryview]] = []
     numbers = itertools.count()
@@ -88,7 +87,7 @@ def placed(packed: bytes, places: Places) -> Payload:
             case _:
                 return node
 
-    text = json.dumps(moved(json.loads(packed[16 : 16 + length])), separators=(",", ":")).encode()
+    text = json.dumps(moved(values.tree(packed)), separators=(",", ":")).encode()
     begin = -(-(16 + len(text)) // values.ALIGN) * values.ALIGN
     head = (struct.pack("<QQ", len(text), begin) + text).ljust(begin, b"\0")
     parts: list[tuple[int, bytes | memoryview]] = [(0, head)]

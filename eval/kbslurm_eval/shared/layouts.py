@@ -72,13 +72,13 @@ class Layout:
             output = _apart(self.tree, output, buffer)
         _write(self.tree, output, buffer, "output")
 
-    def read(self, found: bytes | bytearray) -> Any:
+    def read(self, found: bytes | bytearray | memoryview) -> Any:
         """The judge's part: a plain value out of exactly these bytes, or Misfit. It never looks at a length it
-        didn't set. Arrays are views of a bytearray, which the caller gives away."""
+        didn't set. Arrays are views of memory that can be written to, which the caller gives away."""
         if len(found) != self.size:
             raise Misfit("the output buffer was cut short", shape=True)
         try:
-            return _read(self.tree, memoryview(found if type(found) is bytearray else bytearray(found)))
+            return _read(self.tree, memoryview(bytearray(found) if type(found) is bytes else found))
         except (ValueError, OverflowError) as error:  # bytes that no value of that type has: letters beyond the last
             raise Misfit(f"the bytes aren't a valid value: {error}") from None
 

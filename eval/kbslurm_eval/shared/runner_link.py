@@ -111,7 +111,7 @@ class JudgeEnd:
         os.pwrite(self.bell, struct.pack("<QQQ", kind, size, layout), KIND)
         os.pwrite(self.bell, struct.pack("<Q", out_size), OUT_SIZE)
 
-    def put(self, payload: bytes) -> None:
+    def put(self, payload: bytes | memoryview) -> None:
         """The payload into `in`, which grows as needed."""
         self.put_parts(((0, payload),), len(payload))
 
@@ -149,14 +149,12 @@ class JudgeEnd:
                 at += os.pwrite(self.out, memoryview(block)[: low - at], at)
             at = high
 
-    def read_out(self, size: int) -> bytearray:
-        """The output's bytes; fewer if the runner truncated the file."""
-        whole, at = bytearray(size), 0
-        with memoryview(whole) as view:
-            while at < size and (read := os.preadv(self.out, [view[at:]], at)):
-                at += read
-        del whole[at:]
-        return whole
+    def read_out(self, whole: memoryview) -> memoryview:
+        """The output's bytes into this memory; fewer if the runner truncated the file."""
+        at = 0
+        while at < len(whole) and (read := os.preadv(self.out, [whole[at:]], at)):
+            at += read
+        return whole[:at]
 
     def status(self) -> tuple[int, str]:
         """The claim of the last DONE: a number, and a text that is capped here and sanitised by whoever shows it."""

@@ -29,6 +29,7 @@ _T95 = (
 )  # fmt: skip
 _T95_FAR = ((40, 2.0211), (60, 2.0003), (120, 1.9799))
 BATCHES = 10
+LEAST_CALLS = 3
 FAR_OUT = 5.0  # median absolute deviations above the median: outliers are counted, never removed
 RankingBy = Literal["last", "mean", "geom"]
 
@@ -161,14 +162,20 @@ def combined(per_case: Sequence[Sequence[float]], ranking_by: Literal["last", "m
     return interval(each)
 
 
-def budgeted_calls(*, calls: int, max_calls: int, target_s: float, reference_s: float) -> int:
-    """Calls per launch and case: as declared, but not more than fit into target_s at the trusted reference's pace;
-    at least 5.
+def budgeted_calls(
+    *, calls: int, max_calls: int, target_s: float, reference_s: float, share_s: float = math.inf, whole_s: float = 0.0
+) -> int:
+    """Calls per launch and case: as declared, but not more than fit into target_s at the trusted reference's pace, at
+    least 5; and not more than fit into share_s if each takes whole_s with its input's making and its answer's check,
+    at least 3.
 
     Decided before the submission is seen, and never changed by it.
     """
     fitting = math.floor(target_s / reference_s) if reference_s > 0 else calls
-    return max(1, min(calls, max_calls, max(5, fitting)))
+    wanted = min(calls, max_calls, max(5, fitting))
+    if whole_s > 0 and math.isfinite(share_s):
+        wanted = min(wanted, max(LEAST_CALLS, math.floor(share_s / whole_s)))
+    return max(1, wanted)
 
 
 def of_launch(phase: PhaseName, index: int, launch: int, times: LaunchTimes, rival: int = 0) -> LaunchSamples:

@@ -12,6 +12,7 @@ import importlib
 import json
 import struct
 import sys
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from kbslurm_eval.shared import objects
@@ -49,6 +50,22 @@ def pack(value: Any, *, arrays_only: bool = False) -> bytes:
 
     With `arrays_only` everything but arrays and their containers is left out: what a null call carries.
     """
+    return b"".join(_parts(value, arrays_only)[1])
+
+
+def pack_into(value: Any, room: Callable[[int], memoryview]) -> memoryview:
+    """The same, in memory of this size that `room` gives."""
+    size, parts = _parts(value, False)
+    whole, at = room(size), 0
+    for part in parts:
+        end = at + len(part)
+        whole[at:end] = part
+        at = end
+    return whole
+
+
+def _parts(value: Any, arrays_only: bool) -> tuple[int, list[Any]]:
+    """Its size, and the pieces that it is made of, one behind another."""
     blobs: list[Any] = []
     end = 0
 
@@ -56,14 +73,15 @@ def pack(value: Any, *, arrays_only: bool = False) -> bytes:
         nonlocal end
         at, view = end, memoryview(blob)
         end = _rounded(at + view.nbytes)
-        blobs.extend((view if view.contiguous else view.tobytes(), bytes(end - at - view.nbytes)))
+        flat = view.cast("B") if view.nbytes and view.c_contiguous else view.tobytes()
+        blobs.extend((flat, bytes(end - at - view.nbytes)))
         return at
 
     tree = _told(value, put, arrays_only, "data", 0)
     text = json.dumps(tree, separators=(",", ":")).encode()
     start = _rounded(16 + len(text))
     head = struct.pack("<QQ", len(text), start) + text
-    return b"".join((head, bytes(start - len(head)), *blobs))
+    return start + end, [head, bytes(start - len(head)), *blobs]
 
 
 def unpack(buffer: memoryview, out: memoryview | None = None) -> Any:
@@ -72,9 +90,14 @@ def unpack(buffer: memoryview, out: memoryview | None = None) -> Any:
     return _made(json.loads(bytes(buffer[16 : 16 + length])), buffer, start, out)
 
 
-def tree(packed: bytes) -> Any:
+def text(packed: bytes | memoryview) -> bytes:
+    """The text of a packed value, which says everything of it but what its arrays contain."""
+    return bytes(packed[16 : 16 + int.from_bytes(packed[:8], "little")])
+
+
+def tree(packed: bytes | memoryview) -> Any:
     """What a packed text says of its value: every node, without the arrays."""
-    return json.loads(packed[16 : 16 + int.from_bytes(packed[:8], "little")])
+    return json.loads(text(packed))
 
 
 def made(node: Any, blocks: memoryview) -> Any:
@@ -96,7 +119,7 @@ def copy_tensor(tensor: Any, out: memoryview) -> None:
         torch.frombuffer(out, dtype=torch.uint8, count=flat.numel()).copy_(flat)
 
 
-def copied(packed: bytes) -> Any:
+def copied(packed: bytes | memoryview) -> Any:
     """A fresh, writable copy of the packed value that shares nothing with others."""
     return unpack(memoryview(bytearray(packed)))
 
