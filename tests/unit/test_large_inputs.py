@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kbslurm_eval.judge import reference as judged
@@ -16,7 +17,6 @@ from kbslurm_eval.judge.kept_inputs import KeptInput, same
 from kbslurm_eval.judge.reference import Case, Reference
 from kbslurm_eval.shared import timing, values, wire
 
-np = pytest.importorskip("numpy")
 LARGE = 400_000  # numbers of 8 bytes
 PROBLEM = """
 import numpy as np
