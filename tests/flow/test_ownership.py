@@ -1,0 +1,193 @@
+"""What belongs to somebody else stays theirs: every route, asked for things that exist, by everybody who may not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+
+from kbslurm.api.sessions import SESSION
+from kbslurm.domain.run import SubmissionId
+from tests.flow.stage import HandClock
+from tests.flow.test_audit import calls
+from tests.flow.test_roles import WHO, names_of, routes_of
+from tests.fuzz.requests import GOOD
+from tests.fuzz.world import ADAS, BOT, World
+from tests.popcorn.served_api import ServedApi, served
+
+PATIENCE_S = 120.0
+TO_SIGN_IN = 401  # as a call would be refused
+# Only ada's, whatever one's rights are.
+OWN = """
+    GET /user/submissions/{submission_id}
+    GET /user/submissions/{submission_id}/whole
+    GET /user/submissions/{submission_id}/artifacts
+    GET /user/submissions/{submission_id}/artifacts/{gpu}/{name}
+    GET /s/{submission_id}
+    GET /s/{submission_id}/artifacts/{gpu}/{name}
+    GET /live/-/s/{submission_id}
+    POST /s/{submission_id}/cancel
+"""
+# Hers and staff's.
+AND_STAFFS = """
+    GET /user/runs/{run_id}/why
+    GET /user/submissions/{submission_id}/why
+    GET /gpus/{leaderboard}
+    GET /submissions/{leaderboard}/{gpu}
+    GET /submission_count/{leaderboard}/{gpu}
+    GET /board/{leaderboard}
+    GET /board/{leaderboard}/{gpu}
+    GET /problem/{leaderboard}
+    GET /problem/{leaderboard}/template/{language}
+    GET /live/{leaderboard}
+    POST /user/submissions/{submission_id}/cancel
+    POST /user/submissions
+    POST /submission/{leaderboard}/{gpu}/{mode}
+"""
+TABLES = (
+    "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE'"
+    " AND table_name <> ALL (ARRAY['token', 'used_state', 'alembic_version']) ORDER BY 1"
+)
+
+
+def listed(text: str) -> set[str]:
+    return {line.strip() for line in text.splitlines() if line.strip()}
+
+
+class Existing:
+    """A service with ada's things in it, and everybody's ways to ask for them."""
+
+    def __init__(self, api: ServedApi, folder: Path) -> None:
+        (folder / "world").mkdir()
+        self.api, self.world = api, World(api, folder / "world")
+        self.world.settle()
+        self.known = self.world.tend()
+        self.sent = {name: told for name, told in calls(api, folder).items() if not name.startswith("GET")}
+        with psycopg.connect(api.store.url) as connection:
+            claimed = connection.execute("SELECT code FROM invite WHERE person_id = %s", (self.world.people["ada"],))
+            (code,) = claimed.fetchone() or ("",)
+        (run,) = api.store.submissions.get(SubmissionId(self.world.numbers["private"])).runs
+        self.names = {
+            "leaderboard": "vault", "gpu": "H100", "mode": "test", "user_id": "ada", "run_id": str(run.id),
+            "submission_id": str(self.world.numbers["profiled"]), "provider": "github", "act": "ban",
+            "name": "functions.json", "language": "Python", "problem": "transpose", "code": code, "category": "test",
+        }  # fmt: skip
+        upload = {"files": {"file": ("k.py", GOOD)}}
+        self.bodies: dict[str, dict[str, Any]] = {
+            "POST /user/join": {"json": {"code": code}},
+            "POST /user/submissions": {**upload, "params": {"leaderboard": "vault", "gpu": "H100", "mode": "test"}},
+            "POST /submission/{leaderboard}/{gpu}/{mode}": upload,
+            "POST /{leaderboard}/{gpu}/{mode}": upload,
+            "POST /staff/{act}": {"data": {"person": "ada", "confirmed": "yes"}},
+        }
+
+    def shown(self, name: str) -> Iterator[tuple[str, dict[str, str]]]:
+        """How they can say who they are, with fresh tokens: some calls end them."""
+        if name == "nobody":
+            yield "none", {}
+            return
+        issue, person, now = self.api.store.tokens.issue, self.world.people[name], self.api.now
+        yield "person", {"X-Popcorn-Cli-Id": issue(person, now=now)}
+        yield "host", {"Authorization": f"Bearer {issue(person, now=now)}"}
+        yield "acting", {"X-Popcorn-Cli-Id": issue(person, now=now), "X-Kbslurm-Acting-For": "person:ada"}
+        bearer = {"Authorization": f"Bearer {issue(person, now=now)}"}
+        yield "acting host", {**bearer, "X-Kbslurm-Acting-For": "person:ada"}
+        yield "page", {"Cookie": f"{SESSION}={issue(person, kind='web', now=now)}"}
+
+    def asks(self, http: httpx.Client, route: str, headers: Mapping[str, str]) -> tuple[int, str]:
+        """The status, and the body or, of a stream, its beginning."""
+        method, _, path = route.partition(" ")
+        sent: dict[str, Any] = {}
+        if route in self.sent:
+            path, told = self.sent[route]
+            sent = dict(told)
+        elif method != "GET":
+            sent = dict(self.bodies.get(route, {"json": {}} if WHO[route] in ("host", "person") else {"data": {}}))
+        if "data" in sent:
+            sent["data"] = {**sent["data"], "csrf": self._csrf(headers)}
+        for name, value in self.names.items():
+            path = path.replace(f"{{{name}}}", value)
+        assert "{" not in path, path
+        with http.stream(method, path, headers=dict(headers), **sent) as answer:
+            kind, where = answer.headers.get("content-type", ""), answer.headers.get("location", "")
+            if where.startswith("/login?next="):
+                return TO_SIGN_IN, where
+            if kind.startswith(("text/event-stream", "application/x-ndjson")):
+                return answer.status_code, next(answer.iter_text(), "")
+            return answer.status_code, answer.read().decode(errors="replace")
+
+    def _csrf(self, headers: Mapping[str, str]) -> str:
+        from kbslurm.api.pages.visitors import Visitors
+
+        class Browser:
+            cookies: Mapping[str, str] = {SESSION: headers.get("Cookie", "").partition("=")[2]}
+
+        return Visitors(self.api.context).csrf(Browser())  # type: ignore[arg-type]
+
+    def stored(self) -> dict[str, str]:
+        """What each table holds, as a checksum; without the tokens, which everybody makes for themselves."""
+        with psycopg.connect(self.api.store.url) as connection:
+            return {
+                name: str(
+                    connection.execute(
+                        f"SELECT md5(string_agg(t::text, ',' ORDER BY t::text)) FROM {name} t".encode()
+                    ).fetchone()
+                )
+                for (name,) in connection.execute(TABLES.encode()).fetchall()
+            }
+
+
+@pytest.fixture
+def existing(database_url: str, tmp_path: Path) -> Iterator[Existing]:
+    with served(database_url, tmp_path / "service", clock=HandClock(), boards=False, bot=BOT) as api:
+        yield Existing(api, tmp_path)
+
+
+def test_nobody_reads_or_changes_what_exists_of_others(existing: Existing) -> None:
+    """Each call as well-formed as its owner's or a host's would be, for the same things."""
+    routes = sorted({name for route in routes_of(existing.api) for name in names_of(route)})
+    secrets = [one for one in existing.world.secrets(existing.known) if one.readers <= ADAS]
+    before, seen, wrong = existing.stored(), dict[tuple[str, str, str], int](), list[str]()
+    with httpx.Client(base_url=existing.api.url, timeout=PATIENCE_S) as http:
+        for who in ("nobody", "eve", "mallory", "hal"):
+            for route in routes:
+                for by, headers in existing.shown(who):
+                    status, text = existing.asks(http, route, headers)
+                    seen[who, route, by] = status
+                    wrong += [f"{who} by {by}, {route}: {one.what}" for one in secrets if one.text in text]
+            after = existing.stored()
+            wrong += [f"{who} changed {table}" for table in before if before[table] != after[table]]
+            before = after
+        for route in listed(OWN) | listed(AND_STAFFS):
+            given = {status for (_, asked, _), status in seen.items() if asked == route}
+            wrong += [f"{route}: {status}" for status in given if status not in (400, 401, 403, 404)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_those_whose_it_is_and_hosts_do_get_it(existing: Existing) -> None:
+    """Otherwise the walk above would show nothing: the same requests, by those who may."""
+    found: dict[str, set[str]] = {"ada": set(), "grace": set()}
+    texts = {"ada": "", "grace": ""}
+    with httpx.Client(base_url=existing.api.url, timeout=PATIENCE_S) as http:
+        for who in found:
+            for route in sorted(listed(OWN) | listed(AND_STAFFS)):
+                for by, headers in existing.shown(who):
+                    if "acting" in by:
+                        continue
+                    status, text = existing.asks(http, route, headers)
+                    if status < 400:
+                        found[who].add(route)
+                        texts[who] += text
+        hosts = [route for route in existing.sent if WHO[route] == "host"]
+        (headers,) = [headers for by, headers in existing.shown("grace") if by == "host"]
+        refused = {route: existing.asks(http, route, headers)[0] for route in hosts}
+    assert found["ada"] == listed(OWN) | listed(AND_STAFFS)
+    assert found["grace"] == listed(AND_STAFFS)
+    told = {one.what for one in existing.world.secrets(existing.known) if one.text in texts["ada"]}
+    assert told >= {"ada's source", "a profile's file", "a private board"}, told
+    only_owners = {route for route, status in refused.items() if status != 200}
+    assert not only_owners, {route: refused[route] for route in only_owners}
