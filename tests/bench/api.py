@@ -36,7 +36,7 @@ from tests.databases import Server
 from tests.flow.puppet import Puppet, sealed_report
 
 PEOPLE, RUNS, WATCHERS = 10_000, 1_000_000, 1_000
-CROWD, PER_SECOND = 500, 5
+CROWD, STORMS, PER_SECOND = 500, 5, 5
 THREADS = 16
 POLLERS, POLLS_PER_SECOND = 8, 80
 BOARD, GPU = "main", "H100"
@@ -235,22 +235,33 @@ class Stage:
         )
 
     def pages_at_once(self) -> list[Row]:
-        """Everybody opens the board in the same second, and somebody polls beside them."""
+        """Everybody opens the board in the same second, and somebody polls beside them.
+
+        Of some hundred polls the slowest is what the machine does: the crowd, the server and its database compete for
+        the processors, and whoever doesn't get one waits. So the polls are compared as wholes, each quantile with the
+        same one of polls without a crowd, made in turns with the crowds; and how long the server waited for a processor
+        is shown.
+        """
         count = CROWD
         constant, page, poll = self.asker(f"/constant/{self.number}"), self.asker(PAGE, {}), self.asker(self.poll)
-        whole, beside = [], []
+        whole, beside, alone, idle_s, waited_s = [], list[float](), list[float](), 0.0, 0.0
         with crowd("storm", url=self.url, path=PAGE, count=count) as they:
-            alone, constants = in_turns(poll, constant, 200)
+            _, constants = in_turns(poll, constant, 200)
             pages = seconds_each(page, 50)
-            for _ in range(3):
+            for _ in range(STORMS):
+                before_s = self._waited_s()
+                alone += seconds_each(poll, 200)
+                idle_s += self._waited_s() - before_s
+                before_s = self._waited_s()
                 they.go()
                 with _until_told(they) as told:
                     polls = []
                     while not told.is_done:
                         polls.append(_took(poll))
+                waited_s += self._waited_s() - before_s
                 whole.append(told.line["whole_s"])
                 beside += polls
-        constant_s, page_s, poll_s = map(statistics.median, (constants, pages, alone))
+        constant_s, page_s = map(statistics.median, (constants, pages))
         whole_s, due_s = statistics.median(whole), count * constant_s / PAGE_SHARE
         return [
             Row(
@@ -264,10 +275,19 @@ class Stage:
             ),
             *(
                 Row(
-                    name=f"poll beside {count} board pages, {name}", value=took * 1e3, unit="ms",
-                    against=f"alone {poll_s * 1e3:.2f} ms", ratio=took / poll_s, at_most=10.0,
+                    name=f"poll beside {count} board pages, p{percent}", value=percentile(beside, percent) * 1e3,
+                    unit="ms", against=f"alone {percentile(alone, percent) * 1e3:.2f} ms",
+                    ratio=percentile(beside, percent) / percentile(alone, percent), at_most=10.0,
                 )
-                for name, took in (("p50", statistics.median(beside)), ("the slowest", max(beside)))
+                for percent in (50, 99)
+            ),
+            Row(
+                name=f"poll beside {count} board pages, the slowest of {len(beside)}", value=max(beside) * 1e3,
+                unit="ms", against=f"of {len(alone)} alone {max(alone) * 1e3:.1f} ms", ratio=max(beside) / max(alone),
+            ),
+            Row(
+                name=f"the server waited for a processor, beside {count} board pages", value=waited_s / sum(whole),
+                unit="s/s", against=f"without them {idle_s / sum(alone):.2f} s/s",
             ),
         ]  # fmt: skip
 
@@ -388,6 +408,11 @@ class Stage:
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
         raise AssertionError("no VmRSS")
+
+    def _waited_s(self) -> float:
+        """How long the server's threads have waited for a processor, all together; 0 where the kernel doesn't count."""
+        found = Path(f"/proc/{self.pid}/task").glob("*/schedstat")
+        return sum(int(one.read_text().split()[1]) for one in found) / 1e9
 
     def _crowd(self, asker: Callable[[int], Callable[[], None]], count: int) -> tuple[list[list[float]], float]:
         took: list[list[float]] = [[] for _ in range(THREADS)]
