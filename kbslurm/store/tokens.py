@@ -16,6 +16,7 @@ from kbslurm.store.views import Person, Token, TokenKind
 MOST_PENDING = 5000
 _TOKEN = "id, person_id, device, kind, created_at, expires_at, revoked_at, used_at"
 
+# When a token was last used is noted once a minute. A crash may lose that, so no poll waits for the disk for it.
 _OWNERS = f"""
 WITH held AS (
     SELECT id, hash, person_id, used_at FROM token
@@ -23,6 +24,7 @@ WITH held AS (
 ), used AS (
     UPDATE token SET used_at = %(now)s FROM held
     WHERE token.id = held.id AND (held.used_at IS NULL OR held.used_at < %(now)s - interval '1 minute')
+        AND set_config('synchronous_commit', 'off', true) IS NOT NULL
 )
 SELECT held.hash, {", ".join(f"p.{name.strip()}" for name in PERSON.split(","))}
 FROM held JOIN person p ON p.id = held.person_id
