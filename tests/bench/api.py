@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, perf_counter, sleep
 from typing import Any
@@ -249,16 +249,16 @@ class Stage:
             _, constants = in_turns(poll, constant, 200)
             pages = seconds_each(page, 50)
             for _ in range(STORMS):
-                before_s = self._waited_s()
+                before = self._waits()
                 alone += seconds_each(poll, 200)
-                idle_s += self._waited_s() - before_s
-                before_s = self._waited_s()
+                idle_s += self._waited_s(before)
+                before = self._waits()
                 they.go()
                 with _until_told(they) as told:
                     polls = []
                     while not told.is_done:
                         polls.append(_took(poll))
-                waited_s += self._waited_s() - before_s
+                waited_s += self._waited_s(before)
                 whole.append(told.line["whole_s"])
                 beside += polls
         constant_s, page_s = map(statistics.median, (constants, pages))
@@ -409,10 +409,17 @@ class Stage:
                 return int(line.split()[1]) * 1024
         raise AssertionError("no VmRSS")
 
-    def _waited_s(self) -> float:
-        """How long the server's threads have waited for a processor, all together; 0 where the kernel doesn't count."""
-        found = Path(f"/proc/{self.pid}/task").glob("*/schedstat")
-        return sum(int(one.read_text().split()[1]) for one in found) / 1e9
+    def _waits(self) -> dict[str, int]:
+        """How long each of the server's threads has waited for a processor, in ns, as far as the kernel counts that."""
+        found = {}
+        for one in Path(f"/proc/{self.pid}/task").glob("*/schedstat"):
+            with suppress(OSError):  # it has just ended
+                found[one.parent.name] = int(one.read_text().split()[1])
+        return found
+
+    def _waited_s(self, before: dict[str, int]) -> float:
+        """How long they have waited since then, all together."""
+        return sum(ns - before.get(one, 0) for one, ns in self._waits().items()) / 1e9
 
     def _crowd(self, asker: Callable[[int], Callable[[], None]], count: int) -> tuple[list[list[float]], float]:
         took: list[list[float]] = [[] for _ in range(THREADS)]
