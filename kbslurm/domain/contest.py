@@ -30,6 +30,8 @@ _PROVIDERS_NUMBER = re.compile(r"[1-9][0-9]{0,19}\Z")  # of Discord, of GitHub
 _PROVIDERS_SUBJECT = re.compile(r"[\x21-\x7e]{1,255}\Z")  # OpenID Connect's: at most 255 ASCII characters
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}\Z")
 _ONE_DIGIT_HOUR = re.compile(r"(\d{4}-\d{2}-\d{2} )(\d:\d{2}.*)")
+# In the system's folder of zones too: what another machine has under these names is another time, or with leap seconds.
+_NO_ZONES = frozenset({"localtime", "Factory", "posixrules", "posix", "right"})
 _END_OF_DAY = time(23, 59, 59)
 _HINT = "Write 2026-05-31 (the end of that day), 2026-05-31 18:00, or 2026-05-31T18:00:00+02:00."
 
@@ -174,6 +176,8 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
 def zone(name: str) -> ZoneInfo:
     """The time zone with this name, or Invalid."""
     try:
+        if name.partition("/")[0] in _NO_ZONES:
+            raise LookupError(name)
         return ZoneInfo(name)
     except (LookupError, ValueError, OSError):
         # ZoneInfoNotFoundError is a LookupError; "America" is a folder of zones (IsADirectoryError), ".." a ValueError.

@@ -327,7 +327,8 @@ def _git(root: Path, *words: str) -> str:
         raise BackendTrouble("git", f"it took more than {PATIENCE_S} s", hint="Try again.") from None
     if said.returncode:
         lines = [line for line in said.stderr.splitlines() if line.strip()]
-        raise Invalid(f"the repository can't be read: {lines[-1][:300] if lines else said.returncode}")
+        why = next((line for line in lines if line.startswith("fatal: ")), lines[-1] if lines else str(said.returncode))
+        raise Invalid(f"the repository can't be read: {why[:300]}")
     return said.stdout
 
 

@@ -12,6 +12,8 @@ from kbslurm.store.connect import Pool
 from kbslurm.store.rows import Rows, note_event, or_now
 from kbslurm.store.views import Person, RateLimit
 
+MOST_GPU_S = 1_000_000_000  # per day; the API's model has the same bound
+
 
 class Limits(Rows):
     """A board's limits, and single people's extensions."""
@@ -62,8 +64,8 @@ class Limits(Rows):
     def set_quota(self, board: str, gpu_s: float | None, *, by: str, now: datetime | None = None) -> None:
         """Set how many GPU-seconds a person may use on this board per day; None: no limit."""
         held, at = self._boards.get(board), or_now(now)
-        if gpu_s is not None and not 0 <= gpu_s < 1e9:
-            raise Invalid(f"{gpu_s:g} GPU-seconds isn't a valid quota")
+        if gpu_s is not None and not 0 <= gpu_s <= MOST_GPU_S:
+            raise Invalid(f"the quota must be between 0 and {MOST_GPU_S:,} GPU-seconds, not {gpu_s:g}")
         statement = (
             b"DELETE FROM quota WHERE board_id = %(board)s"
             if gpu_s is None

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from kbslurm.api.sessions import SESSION
+from kbslurm.errors import Invalid
 from kbslurm.store import migrate
 from kbslurm.store.embedded import Embedded
 from tests.flow.stage import HandClock
@@ -237,6 +238,21 @@ def test_a_stream_tells_its_reader_nothing_of_where_the_database_is(own_postgres
 
 
 # --------------------------------------------------------------------------------------------------------- what is left
+
+
+def test_a_repository_that_isnt_one_is_told_by_gits_reason(api: ServedApi, http: httpx.Client, tmp_path: Path) -> None:
+    """Not by the last line of its advice, which was "and the repository exists"."""
+    headers = {"Authorization": f"Bearer {ADMIN}"}
+    told = http.post("/admin/update-problems", json={"repository": tmp_path.as_uri()}, headers=headers)
+    assert told.status_code == 400 and "does not appear to be a git repository" in told.json()["detail"], told.text
+
+
+def test_a_quotas_bound_is_its_models(api: ServedApi, http: httpx.Client) -> None:
+    headers, path = {"Authorization": f"Bearer {ADMIN}"}, "/admin/leaderboards/transpose/quota"
+    assert http.put(path, json={"gpu_s_per_day": 1e9}, headers=headers).json()["gpu_s_per_day"] == 1e9
+    assert http.put(path, json={"gpu_s_per_day": 1e9 + 1}, headers=headers).status_code == 422
+    with pytest.raises(Invalid, match=r"between 0 and 1,000,000,000 GPU-seconds, not -1"):
+        api.store.limits.set_quota("transpose", -1.0, by="root", now=api.now)
 
 
 @pytest.mark.filterwarnings("error")

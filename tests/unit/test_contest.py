@@ -101,7 +101,9 @@ def test_gpu_types_that_no_place_has_are_told_with_those_that_there_are() -> Non
     assert as_known(["h100", "B200"], ["A100", "H100"]) == ["H100", "B200"]
 
 
-@pytest.mark.parametrize("name", ["", "America", "Mars/Olympus", "../../etc/passwd", "/etc/passwd", "a\x00b", "."])
+@pytest.mark.parametrize(
+    "name", ["", "America", "Mars/Olympus", "../../etc/passwd", "/etc/passwd", "a\x00b", ".", "localtime", "Factory"]
+)
 def test_what_is_no_zone_is_refused(name: str) -> None:
     with pytest.raises(Invalid, match="isn't a known time zone"):
         zone(name)
