@@ -84,7 +84,7 @@ CALLS: Mapping[str, Call] = {
     "POST /admin/leaderboards/{leaderboard}/verify": Call(cap=LISTS, who="host"),
     "POST /admin/update-problems": Call(cap=FIELDS, who="host", in_turn=False),
     "POST /login": Call(cap=FORM),
-    "POST /logout": Call(cap=FORM, who="browser"),
+    "POST /logout": Call(cap=FORM),
     "POST /me/link": Call(cap=FORM, who="browser"),
     "POST /s/{submission_id}/cancel": Call(cap=FORM, who="browser"),
     "POST /staff/{act}": Call(cap=FORM, who="browser"),

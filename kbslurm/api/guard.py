@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kbslurm.api import identity
+from kbslurm.api import identity, refusals
 from kbslurm.api.context import Context
 from kbslurm.api.host_names import HostNames
 from kbslurm.api.protocol import connection_of
@@ -19,11 +19,7 @@ from kbslurm.errors import KbslurmError
 
 HEAD_CAP = 32_768
 HEALTH = "/health"
-HEADERS = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),
-)
+HEADERS = tuple((name.lower().encode(), value.encode()) for name, value in refusals.HEADERS.items())
 
 
 class Guarded:

@@ -96,8 +96,9 @@ def caller(context: Context, sender: Given) -> Person:
             found = asker(context, sender)
             # A host by a Discord role sees what hosts see, but the database and the placement of runs ignore that role.
             is_host = found.right == "host" and not found.person.is_staff
-            return dataclasses.replace(_signed_in(found.person), role="staff") if is_host else _signed_in(found.person)
-        return _signed_in(_acting_for(context, sender, sender.acting)[1])
+            acting = check_not_banned(found.person)
+            return dataclasses.replace(acting, role="staff") if is_host else acting
+        return check_not_banned(_acting_for(context, sender, sender.acting)[1])
     if not sender.key:
         raise Unnamed("the header X-Popcorn-Cli-Id is missing", hint="Run: popcorn register discord")
     person = _person_of(context, sender.key)
@@ -106,7 +107,7 @@ def caller(context: Context, sender: Given) -> Person:
             "this token is unknown, was revoked, or isn't linked yet",
             hint="Link it (/link on Discord, or ask a host), or get a new one: popcorn reregister discord",
         )
-    return _signed_in(person)
+    return check_not_banned(person)
 
 
 def _person_of(context: Context, secret: str) -> Person | None:
@@ -116,7 +117,7 @@ def _person_of(context: Context, secret: str) -> Person | None:
     return person
 
 
-def _signed_in(person: Person) -> Person:
+def check_not_banned(person: Person) -> Person:
     """This person, or Banned: a ban ends every token at once, and lifting it brings them back."""
     if not access.may_sign_in(person):
         raise Banned(f"{person.name} is banned{f': {person.ban_reason}' if person.ban_reason else ''}")

@@ -18,16 +18,16 @@ from kbslurm.errors import BackendTrouble, KbslurmError, Misconfigured, NoHost, 
 from kbslurm.observe.logs import teller
 
 tell = teller("api")
+HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
 KIND = "X-Kbslurm-Error"  # the error's name in kbslurm/errors.py, for clients that show it
 
 
 def refusal(request: Request, detail: str, status: int, headers: dict[str, str] | None = None) -> Response:
     """What went wrong: a page for browsers, JSON for everyone else."""
-    found = page_of_error(request, status, detail)
-    if found is not None:
-        found.headers.update(headers or {})
-        return found
-    return Ascii({"detail": detail}, status_code=status, headers=headers)
+    found = page_of_error(request, status, detail) or Ascii({"detail": detail}, status_code=status)
+    # The guard adds these to every answer, but some refusals are made outside it.
+    found.headers.update({**HEADERS, **(headers or {})})
+    return found
 
 
 def sentence(error: KbslurmError) -> str:
@@ -73,7 +73,17 @@ async def of_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 404 and (where := _without_slash(request)) is not None:
         return RedirectResponse(where, 308)
-    return refusal(request, str(error.detail), error.status_code, dict(error.headers or {}))
+    return refusal(request, _in_words(request, error), error.status_code, dict(error.headers or {}))
+
+
+def _in_words(request: Request, error: HTTPException) -> str:
+    """What a person is told who typed or kept an address; clients get the framework's words."""
+    if "text/html" in request.headers.get("accept", ""):
+        if error.status_code == 404:
+            return "there is no page at this address"
+        if error.status_code == 405 and request.method in ("GET", "HEAD"):
+            return "this address only takes a form; go back to the page that has it"
+    return str(error.detail)
 
 
 def _without_slash(request: Request) -> str | None:

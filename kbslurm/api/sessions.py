@@ -23,6 +23,7 @@ def open_session(context: Context, request: Request, answer: RedirectResponse, p
     """Sign the browser that gets this answer in as this person for a while."""
     now = context.clock.now()
     secret = context.store.tokens.issue(person.id, kind="web", device=device, expires_at=now + SESSION_FOR, now=now)
+    context.known_secrets.note(secret, is_valid=True)
     set_cookie(context, request, answer, SESSION, secret, SESSION_FOR)
 
 
@@ -70,6 +71,23 @@ def check_same_site(request: Request) -> None:
     )
     if foreign:
         raise Refused("this request comes from another site")
+
+
+def check_is_from_us(request: Request) -> None:
+    """Keep another site's link from adding an account of its choice to whoever follows it. Browsers say where a link
+    was, but over plain HTTP only by Referer, which our pages send to ourselves."""
+    site, referrer = request.headers.get("sec-fetch-site"), request.headers.get("referer", "")
+    is_ours = site in ("same-origin", "none") if site is not None else _is_own(request, _origin_of(referrer))
+    if not is_ours:
+        raise Refused("an account is only added from your own page", hint="Open /me, and follow its link.")
+
+
+def _origin_of(url: str) -> str:
+    try:
+        found = urlsplit(url)
+    except ValueError:
+        return ""
+    return f"{found.scheme}://{found.netloc}"
 
 
 def _is_own(request: Request, origin: str) -> bool:

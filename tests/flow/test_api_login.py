@@ -41,7 +41,7 @@ class SignOnStage:
 
     def returning(self, browser: httpx.Client, provider: str, **query: str) -> str:
         """The address that the provider sends the browser back to."""
-        away = browser.get(f"/auth/login/{provider}", params=query)
+        away = browser.get(f"/auth/login/{provider}", params=query, headers={"Referer": f"{self.url}/me"})
         assert away.status_code == 303, away.text
         back = browser.get(away.headers["location"])
         assert back.status_code == 302
@@ -195,6 +195,27 @@ def test_an_account_is_added_only_by_who_is_signed_on(stage: SignOnStage) -> Non
     assert stage.sign_on(ada, "oidc", link="true").status_code == 400
     known = stage.context.store.people.by_account("github", "666")
     assert known is not None and known.name == "eve"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site", "Referer": "https://evil.example/"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Referer": "https://evil.example/"},
+        {"Referer": "http://["},
+        {},
+    ],
+)
+def test_another_sites_link_adds_no_account(stage: SignOnStage, headers: dict[str, str]) -> None:
+    """Whoever follows it may be signed in at the provider as whom its author chose, who could then sign in as them."""
+    ada = stage.browser()
+    stage.sign_on(ada, "discord")
+    answer = ada.get("/auth/login/github", params={"link": "true"}, headers=headers)
+    assert answer.status_code == 403 and "Open /me" in answer.json()["detail"]
+    for site in ("same-origin", "none"):
+        sent = {"Sec-Fetch-Site": site}
+        assert ada.get("/auth/login/github", params={"link": "true"}, headers=sent).status_code == 303
 
 
 def test_a_refusal_a_ban_and_a_provider_that_is_not_there(

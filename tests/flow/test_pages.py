@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from kbslurm.api.pages import drawing
+from kbslurm.api.pages.board_list import BoardList
 from kbslurm.api.pages.rendering import static_file, took
 from kbslurm.api.sessions import SESSION
 from kbslurm.domain.access import Role
@@ -412,6 +413,101 @@ def test_cancelling_and_banning_are_asked_about_first(api: ServedApi) -> None:
         sent = {"csrf": csrf(hana.get("/staff").text)}
         assert hana.post("/staff/cancel", data={**sent, "submission": "999"}).status_code == 404
         assert hana.post("/staff/ban", data={**sent, "person": "nobody"}).status_code == 404
+
+
+def test_what_is_sent_twice_is_done_once_and_no_error(api: ServedApi) -> None:
+    """A double click sends a form twice, and its answer is the second one's."""
+    pending = api.client(None).register()
+    with browsing(api, "ada") as ada:
+        form = {"csrf": csrf(ada.get("/me").text)}
+        for _ in range(2):
+            assert ada.post("/me/link", data={**form, "token": pending}).headers["location"] == "/me?linked=1"
+        cookie = {"Cookie": f"{SESSION}={ada.cookies[SESSION]}", **HTML}
+        for _ in range(2):
+            answer = httpx.post(f"{api.url}/logout", data=form, headers=cookie, timeout=60)
+            assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        assert ada.get("/me").status_code == 303
+
+
+def test_a_stale_staff_page_says_what_is_so_and_does_nothing_twice(api: ServedApi) -> None:
+    store = api.store
+    ada = store.people.ensure("ada")
+    ended, running = (
+        accept(store.intake, ada.id, "transpose", "k.py", GOOD, "test", ["H100"], api.now).submission_id
+        for _ in range(2)
+    )
+    cancel(store.submissions, ended, None, api.now)
+    slots = free_slots({"puppet": {"H100": 1}}, store.attempts.open())
+    assert claim(store.queue, slots, api.now) is not None
+    with browsing(api, "hana", "staff") as hana, browsing(api, "eve"):
+        token = csrf(hana.get("/staff").text)
+
+        def act(name: str, **form: str) -> httpx.Response:
+            return hana.post(f"/staff/{name}", data={"csrf": token, **form})
+
+        for name, form, said in (
+            ("pause", {}, "Submissions are paused already."),
+            ("resume", {}, "Submissions are accepted already."),
+            ("cancel", {"submission": str(running)}, f"Submission {running} is being cancelled already."),
+            ("ban", {"person": "eve", "reason": "cheats"}, "eve is banned already, for this reason: cheats."),
+            ("unban", {"person": "eve"}, "eve isn&#39;t banned."),
+        ):
+            assert act(name, confirmed="yes", **form).status_code == 303
+            before = store.events.audit_log(limit=50)
+            for more in ({"confirmed": "yes"}, {}):
+                again = act(name, **form, **more)
+                assert again.status_code == 409 and said in again.text, again.text
+            assert store.events.audit_log(limit=50) == before, name
+        over = act("cancel", submission=str(ended))
+        assert over.status_code == 409 and f"Submission {ended} has ended already" in over.text
+        text = hana.get("/staff").text
+        assert "<button disabled>Resume</button>" in text and "<button>Pause</button>" in text
+
+
+def test_whoever_is_banned_is_told_so_and_why_where_they_sign_in(api: ServedApi) -> None:
+    eve = api.store.people.ensure("eve")
+    token = api.store.tokens.issue(eve.id, now=api.now)
+    api.store.people.ban(eve.id, f"shared an account {HOSTILE}", by="root", now=api.now)
+    with browsing(api) as browser:
+        answer = browser.post("/login", data={"token": token, "next": "/me"})
+        assert answer.status_code == 403 and "set-cookie" not in answer.headers
+        assert "eve is banned: shared an account &lt;script&gt;" in answer.text and "Ask a host." in answer.text
+        assert "unknown, was revoked" in browser.post("/login", data={"token": token[1:]}).text
+
+
+def test_an_error_page_neither_signs_its_reader_out_nor_speaks_in_the_frameworks_words(api: ServedApi) -> None:
+    with browsing(api, "ada") as ada, browsing(api) as nobody:
+        for path, said in (
+            ("/nowhere", "there is no page at this address"),
+            ("/staff/ban", "this address only takes a form"),
+            ("/logout", "this address only takes a form"),
+        ):
+            for browser in (ada, nobody):
+                assert said in browser.get(path).text
+            assert 'href="/login"' not in ada.get(path).text and 'href="/login"' in nobody.get(path).text
+        api.store.people.ban(api.store.people.ensure("ada").id, "", by="root", now=api.now)
+        assert ada.get("/me?from=50").headers["location"] == "/login?next=/me%3Ffrom%3D50"
+        assert 'href="/login"' in ada.get("/nowhere").text, "a session that has ended is nobody's"
+
+
+def test_no_refusal_may_be_kept_or_sniffed_whoever_makes_it(
+    api: ServedApi, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those that are made outside the guard: of a bug, and of a limit."""
+    monkeypatch.setattr(BoardList, "now", lambda self: 1 // 0)
+    limits = "[server]\ntrusted_proxies = ['127.0.0.1/32']\nrequests_per_minute = 60\n"
+    with served(database_url, tmp_path / "limited", toml=limits, boards=False) as limited:
+        stranger = {"X-Forwarded-For": "203.0.113.9"}
+        statuses = set()
+        for url, headers in [(api.url, dict[str, str]())] + [(limited.url, stranger)] * 63:
+            for accept_ in ("text/html", "*/*"):
+                answer = httpx.get(f"{url}/", headers={"Accept": accept_, **headers}, timeout=60)
+                statuses.add(answer.status_code)
+                assert answer.headers["x-content-type-options"] == "nosniff", answer.status_code
+                assert answer.headers["cache-control"] == "no-store"
+                if "html" in answer.headers["content-type"]:
+                    assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+        assert statuses == {429, 500}
 
 
 def test_signing_on_wants_a_good_token_and_leads_nowhere_else(api: ServedApi) -> None:

@@ -40,6 +40,7 @@ MAY: Mapping[str, str] = {
         GET /static/{name}
         GET /login
         POST /login
+        POST /logout
         GET /live/{leaderboard}
         GET /openapi.json
     """,
@@ -135,7 +136,6 @@ MAY: Mapping[str, str] = {
         GET /s/{submission_id}
         GET /s/{submission_id}/artifacts/{gpu}/{name}
         POST /s/{submission_id}/cancel
-        POST /logout
         GET /live/-/s/{submission_id}
     """,
     "staff page": """

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from kbslurm import __version__
+from kbslurm.api import sessions
 from kbslurm.domain import contest
 from kbslurm.store.views import Board
 
@@ -46,6 +47,11 @@ def when(at: datetime | str | None) -> str:
     """A time, or its ISO text, to the minute, in its own time zone."""
     at = datetime.fromisoformat(at) if isinstance(at, str) else at
     return "–" if at is None else f"{at:%Y-%m-%d %H:%M} {at.tzname() or ''}".rstrip()
+
+
+def isolated(text: str) -> str:
+    """Somebody's text within a sentence: one that is read from right to left doesn't reorder what stands around it."""
+    return text if text.isascii() else f"\u2068{text}\u2069"
 
 
 def closes(board: Board) -> str:
@@ -89,4 +95,9 @@ def page_of_error(request: Request, status: int, detail: str) -> HTMLResponse | 
     """The error as a page for browsers; None for clients, which get JSON."""
     if "text/html" not in request.headers.get("accept", ""):
         return None
-    return page("error.html", status=status, status_code=status, detail=detail)
+    return page("error.html", status=status, status_code=status, detail=detail, is_known=_is_known(request))
+
+
+def _is_known(request: Request) -> bool:
+    """Whether this browser was somebody's lately, without asking the database, which may be why there is an error."""
+    return request.app.state.context.known_secrets.name_of(sessions.secret_of(request) or "") is not None

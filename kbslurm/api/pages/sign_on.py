@@ -11,9 +11,11 @@ from starlette.concurrency import run_in_threadpool
 
 from kbslurm.api import providers, sessions
 from kbslurm.api.context import Context
-from kbslurm.api.pages.rendering import page
+from kbslurm.api.identity import check_not_banned
 from kbslurm.api.pages.visitors import Visitors, form_of
-from kbslurm.domain import access
+from kbslurm.api.refusals import sentence
+from kbslurm.errors import Banned
+from kbslurm.store.views import Person
 
 
 def sign_on_pages(router: APIRouter, context: Context, visitors: Visitors) -> None:
@@ -34,9 +36,12 @@ def sign_on_pages(router: APIRouter, context: Context, visitors: Visitors) -> No
         to = sessions.safe_next(form.get("next", "/me"))
         secret = form.get("token", "").strip()[:512]
         person = context.store.tokens.person_of(secret, now=context.clock.now()) if secret else None
-        if person is None or not access.may_sign_in(person):
-            why = "This token is unknown, was revoked, or isn't linked yet."
-            return page("login.html", status=403, providers=providers.providers(context), next=to, why=why)
+        why = _why_not(person)
+        if person is None or why:
+            known = providers.providers(context)
+            return visitors.page(
+                request, "login.html", visitors.who(request), status=403, providers=known, next=to, why=why
+            )
         answer = RedirectResponse(to, status_code=303)
         sessions.open_session(context, request, answer, person, "browser (token)")
         return answer
@@ -47,10 +52,23 @@ def sign_on_pages(router: APIRouter, context: Context, visitors: Visitors) -> No
         form = await form_of(request)
 
         def ended() -> None:
-            visitors.sender(request, form)
-            context.store.tokens.revoke_secret(request.cookies[sessions.SESSION], now=context.clock.now())
+            sessions.check_same_site(request)
+            if visitors.who(request) is not None:  # otherwise it has ended already: by a second click, say
+                visitors.sender(request, form)
+                context.store.tokens.revoke_secret(request.cookies[sessions.SESSION], now=context.clock.now())
 
         await run_in_threadpool(ended)
         answer = RedirectResponse("/", status_code=303)
         answer.delete_cookie(sessions.SESSION)
         return answer
+
+
+def _why_not(person: Person | None) -> str:
+    """Why the owner of a token may not sign in; empty if they may."""
+    if person is None:
+        return "This token is unknown, was revoked, or isn't linked yet."
+    try:
+        check_not_banned(person)
+    except Banned as error:
+        return sentence(error)
+    return ""

@@ -13,17 +13,21 @@ from starlette.concurrency import run_in_threadpool
 from kbslurm.api.context import Context
 from kbslurm.api.host_lookup import at_work
 from kbslurm.api.hosting.operations import audit_entry
-from kbslurm.api.pages.rendering import when
+from kbslurm.api.pages.rendering import isolated, when
 from kbslurm.api.pages.visitors import Visitors, form_of, to_login
 from kbslurm.domain import access
 from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import Invalid, NotFound
 from kbslurm.flow.cancel import cancel
-from kbslurm.store.views import Person
+from kbslurm.store.views import Person, SubmissionView
 
 Form = Mapping[str, str]
 Acts = Mapping[str, Callable[[Person, Form], None]]
 Questions = Mapping[str, Callable[[Person, Form], "Question"]]
+
+
+class Unchanged(Exception):
+    """It is so already, by a second click or by somebody else: the page with the form was old. Says what is so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,23 +62,34 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
 
     def switch(accepting: bool) -> Callable[[Person, Form], None]:
         def switched(person: Person, form: Form) -> None:
+            if context.store.settings.accepts_jobs() is accepting:
+                raise Unchanged(f"Submissions are {'accepted' if accepting else 'paused'} already.")
             at_work(context, person.name, person).set_accepting(accepting)
 
         return switched
 
+    def _still_open(number: SubmissionId) -> SubmissionView:
+        view = context.store.submissions.get(number)
+        if view.is_done:
+            raise Unchanged(f"Submission {number} has ended already, so there is nothing to cancel.")
+        if all(run.ended_at is not None or run.cancel_at is not None for run in view.runs):
+            raise Unchanged(f"Submission {number} is being cancelled already.")
+        return view
+
     def end(person: Person, form: Form) -> None:
         number, now = _number(form), context.clock.now()
+        _still_open(number)
         cancel(context.store.submissions, number, None, now)
         context.store.events.audit(person.name, "cancel", f"submission:{number}", now=now)
 
     def ending(person: Person, form: Form) -> Question:
-        view = context.store.submissions.get(_number(form))
+        view = _still_open(_number(form))
         still = sum(run.ended_at is None for run in view.runs)
         runs = f"{still} open run{'' if still == 1 else 's'} of {len(view.runs)}"
         return Question(
             heading=f"Cancel submission {view.id}?",
             lines=(
-                f"{view.file_name} by {view.person} on {view.board}: {runs}.",
+                f"{isolated(view.file_name)} by {isolated(view.person)} on {view.board}: {runs}.",
                 "Queued runs are cancelled now, and running jobs are killed. A cancelled run doesn't come back.",
             ),
             yes="Cancel its runs",
@@ -82,25 +97,38 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
         )
 
     def ban(person: Person, form: Form) -> None:
-        at_work(context, person.name, person).ban(_whom(form), _reason(form))
+        work = at_work(context, person.name, person)
+        _not_banned(person, work.whom(_whom(form)))
+        work.ban(_whom(form), _reason(form))
+
+    def _not_banned(person: Person, whom: Person) -> None:
+        access.check_may_ban(person, whom)
+        if whom.banned_at is not None:
+            why = f", for this reason: {isolated(whom.ban_reason)}" if whom.ban_reason else ""
+            raise Unchanged(f"{isolated(whom.name)} is banned already{why}.")
 
     def banning(person: Person, form: Form) -> Question:
         whom, reason = at_work(context, person.name, person).whom(_whom(form)), _reason(form)
-        access.check_may_ban(person, whom)
+        _not_banned(person, whom)
         return Question(
-            heading=f"Ban {whom.name}?",
+            heading=f"Ban {isolated(whom.name)}?",
             lines=(
-                f"{whom.name} is person {whom.id}, {whom.role}, since {when(whom.created_at)}.",
+                f"{isolated(whom.name)} is person {whom.id}, {whom.role}, since {when(whom.created_at)}.",
                 "Their tokens and sessions end at once, and they disappear from every board.",
                 "Their queued runs are cancelled now, and running jobs are killed.",
-                f"They are told this reason: {reason}" if reason else "They are told no reason.",
+                f"They are told this reason: {isolated(reason)}" if reason else "They are told no reason.",
             ),
             yes="Ban",
             form={"person": f"person:{whom.id}", "reason": reason},
         )
 
     def unban(person: Person, form: Form) -> None:
-        at_work(context, person.name, person).unban(_whom(form))
+        work = at_work(context, person.name, person)
+        whom = work.whom(_whom(form))
+        access.check_may_ban(person, whom)
+        if whom.banned_at is None:
+            raise Unchanged(f"{isolated(whom.name)} isn't banned.")
+        work.unban(_whom(form))
 
     acts: Acts = {"pause": switch(False), "resume": switch(True), "cancel": end, "ban": ban, "unban": unban}
     asked: Questions = {"cancel": ending, "ban": banning}
@@ -114,9 +142,12 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
             person = visitors.staff(visitors.sender(request, form))
             if act not in acts:
                 raise NotFound("act", act, known=list(acts))
-            if act in asked and form.get("confirmed") != "yes":
-                return visitors.page(request, "confirm.html", person, act=act, asked=asked[act](person, form))
-            acts[act](person, form)
+            try:
+                if act in asked and form.get("confirmed") != "yes":
+                    return visitors.page(request, "confirm.html", person, act=act, asked=asked[act](person, form))
+                acts[act](person, form)
+            except Unchanged as why:
+                return visitors.page(request, "unchanged.html", person, status=409, why=str(why))
             return RedirectResponse("/staff", status_code=303)
 
         return await run_in_threadpool(done)

@@ -55,7 +55,11 @@ def submission_pages(
 
         def linked() -> None:
             person, secret = visitors.sender(request, form), form.get("token", "").strip()[:512]
-            if not secret or not context.store.tokens.claim(secret, person.id, now=context.clock.now()):
+            now = context.clock.now()
+            if not secret or not context.store.tokens.claim(secret, person.id, now=now):
+                owner = context.store.tokens.person_of(secret, now=now) if secret else None
+                if owner is not None and owner.id == person.id:
+                    return  # the form was sent twice
                 raise Invalid("this token isn't waiting to be linked", hint="Get a new one: kbslurm login --register")
             tell("a token was linked by its owner", person=person.id)
 

@@ -91,4 +91,5 @@ async def form_of(request: Request) -> dict[str, str]:
 
 
 def to_login(request: Request) -> RedirectResponse:
-    return RedirectResponse(f"/login?next={quote(request.url.path)}", status_code=303)
+    query = f"?{request.url.query}" if request.url.query else ""
+    return RedirectResponse(f"/login?next={quote(request.url.path + query)}", status_code=303)

@@ -19,13 +19,14 @@ from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.context import Context
 from kbslurm.api.derived_secrets import challenge, derived
 from kbslurm.api.door import Door
+from kbslurm.api.identity import check_not_banned
 from kbslurm.api.providers import Account, Provider, ProviderName, account_of, configured
-from kbslurm.api.sessions import SESSION, check_same_site, open_session, set_cookie, signed_on
+from kbslurm.api.sessions import SESSION, check_is_from_us, check_same_site, open_session, set_cookie, signed_on
 from kbslurm.api.sign_on_state import STATE_FOR, checked_state, new_state
 from kbslurm.contract.base import Fine
 from kbslurm.domain import access
 from kbslurm.domain.run import PersonId
-from kbslurm.errors import Banned, Refused, Unauthenticated
+from kbslurm.errors import Refused, Unauthenticated
 from kbslurm.observe.logs import teller
 from kbslurm.store.views import Person
 
@@ -82,6 +83,8 @@ def _away(context: Context, provider: ProviderName, request: Request, next_: str
     person = signed_on(context, request) if link else None
     if link and not access.may_sign_in(person):
         raise Unauthenticated("you aren't signed in, so no account can be added", hint="Sign in first.")
+    if link:
+        check_is_from_us(request)
     proof = secrets.token_urlsafe(24)
     state = new_state(context, asked.name, proof, person, next_)
     query = {
@@ -108,8 +111,7 @@ def _back_again(context: Context, provider: ProviderName, request: Request, stat
         raise Refused(f"{asked.name} rejected the sign-in", hint="Try again.")
     account = account_of(context, asked, code, proof, back(context, request, asked.name))
     person = _person(context, asked, account, _linking(context, request, told))
-    if not access.may_sign_in(person):
-        raise Banned("this account is banned")
+    check_not_banned(person)
     answer = RedirectResponse(told["next"], status_code=303)
     open_session(context, request, answer, person, f"browser ({asked.name})")
     answer.delete_cookie(PROOF, path="/auth")
