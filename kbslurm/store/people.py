@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,10 @@ PERSON = "id, name, role, banned_at, ban_reason, discord_id, github_id, created_
 # Locked, so that two owners who change each other's role at once don't leave the site without one.
 _OWNERS = "owners AS (SELECT id FROM person WHERE role = 'owner' AND banned_at IS NULL ORDER BY id FOR UPDATE)"
 _LEAVES_AN_OWNER = "(%(id)s NOT IN (SELECT id FROM owners) OR EXISTS (SELECT 1 FROM owners WHERE owners.id <> %(id)s))"
+# Printable to Python, and yet without a shape: joiners, fillers, blanks, and the selectors of variants.
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0100-\U000e01ef]"
+)
 # Providers and configurations write the address with or without a trailing slash.
 _THIS_ISSUER = "issuer IN (%(issuer)s, %(issuer)s || '/')"
 
@@ -279,7 +284,7 @@ class People(Rows):
 
     def _free_name(self, name: str, mark: str) -> str:
         """A free name, as close to the wanted one as possible."""
-        usual = " ".join(name.split())[:NAME_CAP] or "somebody"
+        usual = seen_name(name)[:NAME_CAP].strip() or "somebody"
         for wanted in (usual, f"{usual[:40]} ({mark})"):
             if wanted.isprintable() and not is_like_a_number(wanted) and self.find(wanted) is None:
                 return wanted
@@ -295,7 +300,7 @@ class People(Rows):
 
 def person_name(text: str) -> str:
     """The name in canonical form, or Invalid."""
-    name = " ".join(text.split())
+    name = seen_name(text)
     if not name or len(name) > NAME_CAP or not name.isprintable():
         raise Invalid(
             f"{text[:80]!r} isn't a valid name for a person", hint=f"Use 1 to {NAME_CAP} printable characters."
@@ -306,6 +311,11 @@ def person_name(text: str) -> str:
             hint="Choose a name with letters in it, without discord:, github: or person: before them.",
         )
     return name
+
+
+def seen_name(text: str) -> str:
+    """The name without what nobody sees: otherwise one could be empty to the eye, or the very image of another."""
+    return " ".join(_UNSEEN.sub("", text).split())
 
 
 def is_like_a_number(name: str) -> bool:

@@ -19,6 +19,7 @@ from kbslurm.api.pages.rendering import static_file, took
 from kbslurm.api.sessions import SESSION
 from kbslurm.domain.access import Role
 from kbslurm.domain.run import Ending, SubmissionId
+from kbslurm.errors import Invalid
 from kbslurm.flow.cancel import cancel
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.remove import remove
@@ -339,6 +340,24 @@ def test_a_hostile_name_stays_text(api: ServedApi) -> None:
     with browsing(api) as anybody:
         text = anybody.get("/board/transpose/H100").text
         assert "<img" not in text and text.count("&lt;img src=x") >= 2
+
+
+def test_a_name_is_seen_and_keeps_to_itself(api: ServedApi) -> None:
+    """Names that nobody sees, that look like another to the dot, or that are read from right to left."""
+    ada = api.store.people.add("ada")
+    for like_hers in ("ada\u3164", "a\ufe0fda", "\u2800ada"):
+        with pytest.raises(Invalid):
+            api.store.people.add(like_hers)
+        someone = api.store.people.for_account("github", str(ord(like_hers[0]) + len(like_hers)), like_hers, by="x")
+        assert someone.id != ada.id and someone.name.startswith("ada (github"), someone
+    for nobody in ("\u3164", "\u115f \u2800", "\u200b", "\u202eada"):
+        with pytest.raises(Invalid):
+            api.store.people.add(nobody)
+    called = "\u05d0\u05d1 12"
+    api.store.people.add(called)
+    with browsing(api, "hana", "staff") as hana:
+        asked = hana.post("/staff/ban", data={"csrf": csrf(hana.get("/staff").text), "person": called})
+        assert f"<h1>Ban \u2068{called}\u2069?</h1>" in asked.text and f"\u2068{called}\u2069 is person" in asked.text
 
 
 def test_a_closed_board_is_there_for_nobody_outside(api: ServedApi) -> None:

@@ -222,6 +222,45 @@ def test_who_may_no_longer_see_an_open_page_is_told_so(api: ServedApi, chromium:
         api.store.boards.set_visibility("transpose", "public", by="root", now=api.now)
 
 
+# --------------------------------------------------------------------------------------------- what people are called
+
+
+def test_the_longest_names_widen_no_page_beyond_a_phone(api: ServedApi, chromium: Chromium) -> None:
+    name, board, gpu, file_name = "W" * 64, "b" * 64, "G" * 64, "f" * 200 + ".py"
+    wide = signed_in(api, chromium, name, "staff")
+    number = record(api, name, file_name, log="L" * 3000)
+    board_problem = api.store.boards.get("transpose").problem
+    api.store.boards.add(board, board_problem, gpus=[gpu], confirm=False, now=api.now)
+    queued = accept(api.store.intake, wide.id, board, file_name, GOOD, "test", [gpu], api.now).submission_id
+    chromium.call("POST", "/window/rect", width=500, height=800)
+    paths = (
+        *("/", BOARD, f"/board/{board}/{gpu}", f"/problem/{board}", "/me", f"/s/{number}", f"/s/{queued}", "/staff"),
+        *(f"/board/{'x' * 64}/H100", f"/login?next=/{'x' * 300}", "/login"),
+    )
+    for path in paths:
+        chromium.open(api.url + path)
+        assert chromium.ask("return document.documentElement.scrollWidth <= innerWidth"), path[:40]
+    chromium.open(f"{api.url}/staff")
+    chromium.write("#banned", "nobody" * 16)
+    chromium.write("#reason", "r" * 200)
+    chromium.click("form[action='/staff/ban'] button")
+    titled(chromium, "404")
+    assert chromium.ask("return document.documentElement.scrollWidth <= innerWidth"), "its error"
+    api.store.boards.delete(board, force=True, by="root", now=api.now)
+
+
+def test_a_name_paints_over_nobody_elses(api: ServedApi, chromium: Chromium) -> None:
+    """Accents stack without end, up and down."""
+    record(api, "e" + "\u0301\u0323" * 30)
+    record(api, "olga")
+    chromium.open(api.url + BOARD)
+    assert chromium.ask("return document.querySelector('#live tbody th').innerText") == "olga"
+    element = chromium.find("#live tbody tr:first-child")
+    painted = chromium.call("GET", f"/element/{element}/screenshot")
+    chromium.ask("document.querySelectorAll('#live tbody th')[1].textContent = 'e'")
+    assert chromium.call("GET", f"/element/{element}/screenshot") == painted, "her row is the same without it"
+
+
 # ------------------------------------------------------------------------------------------------------- by keyboard
 
 

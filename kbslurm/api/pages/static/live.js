@@ -16,7 +16,9 @@
     const unfolded = [...part.querySelectorAll("details")].map((one) => one.open);
     act();
     part.querySelectorAll("details").forEach((one, n) => { one.open = unfolded[n] ?? false; });
-    if (focused) [...part.querySelectorAll(CONTROLS)].find((one) => nameOf(one) === focused)?.focus();
+    if (focused === null) return;
+    [...part.querySelectorAll(CONTROLS)].find((one) => nameOf(one) === focused)?.focus();
+    if (document.activeElement === document.body) document.getElementById("content").focus({ preventScroll: true });
   };
 
   // The page as it is now; null if it couldn't be had. Whoever may no longer see it gets what they may: the page that
