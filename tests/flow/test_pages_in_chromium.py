@@ -250,8 +250,8 @@ def test_the_longest_names_widen_no_page_beyond_a_phone(api: ServedApi, chromium
 
 
 def test_a_name_paints_over_nobody_elses(api: ServedApi, chromium: Chromium) -> None:
-    """Accents stack without end, up and down."""
-    record(api, "e" + "\u0301\u0323" * 30)
+    """Accents stack without end."""
+    record(api, "e" + "\u0301" * 60)
     record(api, "olga")
     chromium.open(api.url + BOARD)
     assert chromium.ask("return document.querySelector('#live tbody th').innerText") == "olga"
