@@ -244,6 +244,22 @@ def test_pages_and_gpu_types_of_a_board_are_apart(api: ServedApi, monkeypatch: p
             assert anybody.get("/board/transpose/nowhere").status_code == 404
 
 
+def test_a_board_has_as_many_pages_as_it_fills_however_many_are_asked_for(api: ServedApi) -> None:
+    """Each page that is open anywhere is drawn after every event, so nobody may invent more of them."""
+    judged(api, "ada")
+    with browsing(api) as anybody:
+        first = anybody.get(PAGE)
+        for inside in (1, 99):
+            assert anybody.get(f"{PAGE}?from={inside}").headers["etag"] == first.headers["etag"], "the same page"
+        for beyond in (100, 2**31 - 1):
+            answer = anybody.get(f"{PAGE}?from={beyond}")
+            assert answer.status_code == 404 and "Only 1 place is taken here" in answer.text
+            assert anybody.get(f"/live/transpose?gpu=H100&from={beyond}").status_code == 404
+        with Open.of(anybody, "/live/transpose?gpu=H100&from=99") as page:
+            page.until(lambda: bool(page.named("standings")))
+            assert page.version in first.text
+
+
 class Open:
     """An open page's stream, read in a thread."""
 

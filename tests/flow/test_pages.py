@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import html
 import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import urljoin
 
 import httpx
 import pytest
@@ -432,6 +436,99 @@ def test_cancelling_and_banning_are_asked_about_first(api: ServedApi) -> None:
         sent = {"csrf": csrf(hana.get("/staff").text)}
         assert hana.post("/staff/cancel", data={**sent, "submission": "999"}).status_code == 404
         assert hana.post("/staff/ban", data={**sent, "person": "nobody"}).status_code == 404
+
+
+class Page(HTMLParser):
+    """What a page leads to, and the names of its elements."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links, self.streams, self.forms, self.elements = set[str](), set[str](), set[str](), set[str]()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attrs}
+        self.elements.add(tag)
+        self.elements |= {name for name in found if name.startswith("on") or name == "style"}
+        self.links |= {found[name] for name in ("href", "src") if name in found}
+        self.streams |= {found["data-live"]} if "data-live" in found else set()
+        self.forms |= {found["action"]} if tag == "form" else set()
+
+
+def walked(browser: httpx.Client) -> tuple[set[str], set[str], set[str]]:
+    """Every page that can be reached from the start page, the forms there, and the pages that didn't open."""
+    todo, seen, forms, broken = ["/"], set[str](), set[str](), set[str]()
+    while todo:
+        path = todo.pop()
+        if path in seen or path.startswith("#"):
+            continue
+        seen.add(path)
+        answer = browser.get(path)
+        if answer.status_code in (303, 308):
+            todo.append(answer.headers["location"])
+        elif answer.status_code != 200:
+            broken.add(path)
+        elif answer.headers["content-type"].startswith("text/html"):
+            page = Page(answer.text)
+            assert not page.elements & {"img", "iframe", "object", "style"}, path
+            assert not {name for name in page.elements if name.startswith("on")}, path
+            assert {link for link in page.links if link.endswith(".js")} <= {"/static/live.js", "/static/private.js"}
+            forms |= page.forms
+            todo += [urljoin(path, link) for link in page.links]
+            for live in page.streams:
+                with browser.stream("GET", live) as stream:
+                    broken |= set() if stream.status_code == 200 else {live}
+    return seen, forms, broken
+
+
+def test_everybody_is_led_only_to_what_they_may_see_and_nothing_that_people_set_is_markup(api: ServedApi) -> None:
+    """Boards of every kind, with hostile words wherever somebody may choose them."""
+    store, hostile = api.store, f"<img src=x onerror=alert(1)>\"'</pre>{HOSTILE}"
+    judged(api, "ada")
+    ada, problem = store.people.ensure("ada"), store.boards.get("transpose").problem
+    problem = dataclasses.replace(problem, description=hostile, tests=({"rows": 1, "kind": hostile},))
+    soon = api.now + timedelta(seconds=5)
+    for board in ("private", "revoked", "deleted", "ended"):
+        store.boards.add(board, problem, gpus=["H100"], confirm=False, now=api.now, deadline_at=soon)
+    numbers = []
+    for board, name in (("private", f"{HOSTILE[:8]}.py"), ("revoked", "a.py"), ("deleted", "b.py"), ("ended", "c.py")):
+        numbers.append(accept(store.intake, ada.id, board, name, GOOD, "test", ["H100"], api.now).submission_id)
+    for board in ("private", "revoked"):
+        store.boards.set_visibility(board, "closed", by="host", now=api.now)
+        (code,) = store.invites.make([board], 1, by="host", now=api.now)[1]
+        store.invites.claim(code, ada.id, now=api.now)
+    store.invites.revoke(code, by="host", now=api.now)
+    store.boards.delete("deleted", force=True, by="host", now=api.now)
+    later = api.context.clock
+    assert isinstance(later, HandClock)
+    later.go(60)
+    with (
+        browsing(api) as nobody,
+        browsing(api, "ada") as hers,
+        browsing(api, hostile[:60], "staff") as host,
+        browsing(api, "eve") as banned,
+    ):
+        for whom in (store.people.ensure("eve"), store.people.ensure("zoe <b>")):
+            store.people.ban(whom.id, hostile, by=hostile, now=api.now)
+        everyone = {"/login"}
+        for browser, forms in (
+            (nobody, everyone),
+            (banned, everyone),
+            (hers, {"/logout", "/me/link", *(f"/s/{number}/cancel" for number in numbers)}),
+            (
+                host,
+                {"/logout", "/me/link", *(f"/staff/{act}" for act in ("pause", "resume", "cancel", "ban", "unban"))},
+            ),
+        ):
+            seen, there, broken = walked(browser)
+            assert (there, broken) == (forms, set())
+            assert ("/board/private/H100" in seen) is (browser in (hers, host)) and "/board/ended/H100" in seen
+            assert ("/board/revoked/H100" in seen) is (browser is host)
+        assert "This board is closed" in nobody.get("/problem/ended").text
+        asked = host.post(
+            "/staff/ban", data={"csrf": csrf(host.get("/staff").text), "person": "ada", "reason": hostile}
+        )
+        assert asked.status_code == 200 and not Page(asked.text).elements & {"img", "onerror"}
 
 
 def test_what_is_sent_twice_is_done_once_and_no_error(api: ServedApi) -> None:

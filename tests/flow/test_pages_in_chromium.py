@@ -5,17 +5,23 @@ At the default pace, with one service and one Chromium for all tests; each has p
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kbslurm.api.pages.board_views import BoardViews
 from kbslurm.api.sessions import SESSION
+from kbslurm.backends.local.backend import LocalBackend
+from kbslurm.config import shared_folders
+from kbslurm.daemon.loop import Daemon
 from kbslurm.domain.access import Role
 from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import BackendTrouble
+from kbslurm.flow.place import Place
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
 from kbslurm.flow.submit import accept
@@ -23,6 +29,7 @@ from kbslurm.store.views import Person
 from tests import databases
 from tests.flow.chromium import Chromium, started, until
 from tests.flow.puppet import Puppet, sealed_report
+from tests.flow.stage import running
 from tests.popcorn.served_api import GOOD, ServedApi, served
 from tests.services import CHROMIUM, needs
 
@@ -261,7 +268,82 @@ def test_a_name_paints_over_nobody_elses(api: ServedApi, chromium: Chromium) -> 
     assert chromium.call("GET", f"/element/{element}/screenshot") == painted, "her row is the same without it"
 
 
-# ------------------------------------------------------------------------------------------------------- by keyboard
+# ------------------------------------------------------------------------------------------------------ live numbers
+
+
+def test_the_queues_numbers_are_live_while_a_submission_really_runs(
+    api: ServedApi, chromium: Chromium, tmp_path: Path
+) -> None:
+    """With a daemon, a judge and a submission, all at the default pace."""
+    eval_dir = shared_folders.eval_dir()
+    backend = LocalBackend(tmp_path / "attempts", {"A100": 1}, eval_dir, Path(sys.executable))
+    with running(Daemon(api.store, [Place(backend=backend)])):
+        chromium.open(f"{api.url}/board/transpose/A100")
+        until(lambda: shows(chromium, "0 waiting, 0 running"), "the board is open")
+        chromium.ask(
+            "const queue = document.getElementById('queue'); window.seen = [];"
+            "new MutationObserver(() => window.seen.push(queue.innerText)).observe(queue, {childList: true})"
+        )
+        number = api.client("petra").submit("transpose", "A100", "test", "k.py", GOOD)
+        until(lambda: any("1 running" in text for text in chromium.ask("return window.seen")), "it is shown to run")
+        until(lambda: api.store.submissions.get(SubmissionId(number)).is_done, "it ends")
+        until(lambda: "0 waiting, 0 running" in chromium.ask("return window.seen.at(-1)"), "it is shown to have ended")
+
+
+# ------------------------------------------------------------------------------------ by keyboard, and without scripts
+
+
+ENTER = "\ue007"
+
+
+def test_every_form_works_by_keyboard_and_without_scripts(api: ServedApi, chromium: Chromium) -> None:
+    store = api.store
+    quinn = store.people.add("quinn", "staff", now=api.now)
+    ruth = store.people.add("ruth", now=api.now)
+    own, other = (
+        accept(store.intake, person.id, "transpose", "k.py", GOOD, "test", ["H100"], api.now).submission_id
+        for person in (quinn, ruth)
+    )
+    token, pending = store.tokens.issue(quinn.id, now=api.now), api.client(None).register()
+    chromium.call(
+        "POST", "/goog/cdp/execute", cmd="Emulation.setScriptExecutionDisabled", params={"value": True}
+    )  # fmt: skip
+    try:
+        chromium.open(f"{api.url}/login")
+        chromium.write("#token", token + ENTER)
+        titled(chromium, "My submissions")
+        chromium.write("#pending", pending + ENTER)
+        until(lambda: quinns(api, pending), "the token is linked")
+        chromium.open(f"{api.url}/s/{own}")
+        chromium.write("#live form button", ENTER)
+        until(lambda: store.submissions.get(own).is_done, "its runs are cancelled")
+        for act, accepts in (("pause", False), ("resume", True)):
+            chromium.open(f"{api.url}/staff")
+            chromium.write(f"form[action='/staff/{act}'] button", ENTER)
+            until(lambda accepts=accepts: store.settings.accepts_jobs() is accepts, act)  # type: ignore[misc]
+        for field, words, title in (
+            ("#submission", str(other), f"Cancel submission {other}?"),
+            ("#banned", "ruth", "Ban ruth?"),
+        ):
+            chromium.open(f"{api.url}/staff")
+            chromium.write(field, words + ENTER)
+            titled(chromium, title)
+            chromium.write("main form button", ENTER)
+            titled(chromium, "Staff")
+        assert store.submissions.get(other).is_done and store.people.get(ruth.id).banned_at is not None
+        chromium.write("#unbanned", "ruth" + ENTER)
+        until(lambda: store.people.get(ruth.id).banned_at is None, "the ban is lifted")
+        chromium.open(f"{api.url}/staff")
+        chromium.write(".who button", ENTER)
+        titled(chromium, "Boards")
+        assert chromium.complaints() == []
+    finally:
+        chromium.call("POST", "/goog/cdp/execute", cmd="Emulation.setScriptExecutionDisabled", params={"value": False})
+
+
+def quinns(api: ServedApi, token: str) -> bool:
+    person = api.store.tokens.person_of(token, now=api.now)
+    return person is not None and person.name == "quinn"
 
 
 def test_the_keyboard_keeps_its_place_when_a_live_page_changes(api: ServedApi, chromium: Chromium) -> None:

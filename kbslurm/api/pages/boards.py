@@ -13,6 +13,7 @@ from kbslurm.api.context import Context
 from kbslurm.api.lookup import may_see_board, seen_board
 from kbslurm.api.pages.board_list import BoardList
 from kbslurm.api.pages.board_views import BoardViews, Place
+from kbslurm.api.pages.drawn_boards import page_with
 from kbslurm.api.pages.rendering import HEADERS, STATIC, static_file
 from kbslurm.api.pages.visitors import Offset, Visitors
 from kbslurm.api.parameters import Gpu, Name
@@ -51,7 +52,9 @@ def board_pages(router: APIRouter, context: Context, visitors: Visitors, views: 
     @router.get("/board/{leaderboard}/{gpu}")
     async def board(leaderboard: Name, gpu: Gpu, request: Request, start: Offset = 0) -> Response:
         """One board for one GPU type: the standings and the history of the record."""
-        found, person = await views.of(Place(board=leaderboard, gpu=gpu, start=start), sessions.secret_of(request))
+        found, person = await views.of(
+            Place(board=leaderboard, gpu=gpu, start=page_with(start)), sessions.secret_of(request)
+        )
         drawn = found.drawn
         if person is not None:
             return HTMLResponse(drawn.for_reader(person, await visitors.csrf_soon(request)), headers=HEADERS)
@@ -66,7 +69,15 @@ def board_pages(router: APIRouter, context: Context, visitors: Visitors, views: 
         person = visitors.who(request)
         shown = seen_board(context, leaderboard, person)
         base = context.config.server.public_url or str(request.base_url).rstrip("/")
-        return visitors.page(request, "problem.html", person, board=shown, problem=shown.problem, base=base)
+        return visitors.page(
+            request,
+            "problem.html",
+            person,
+            board=shown,
+            problem=shown.problem,
+            base=base,
+            is_open=is_open(shown, context.clock.now()),
+        )
 
     @router.get("/problem/{leaderboard}/template/{language}")
     def template(

@@ -29,6 +29,7 @@ from kbslurm.domain import contest, measure
 from kbslurm.domain.amounts import score
 from kbslurm.domain.board import Standing
 from kbslurm.domain.run import EventId
+from kbslurm.errors import NotFound
 from kbslurm.store.finals import Final
 from kbslurm.store.views import Board
 
@@ -75,6 +76,11 @@ class Drawn:
         return {name: f"event: {name}\ndata: {json.dumps(text)}\n" for name, text in self.parts.items()}
 
 
+def page_with(place: int) -> int:
+    """Where the page with this place begins: those of one board don't overlap."""
+    return place - place % PAGE
+
+
 class _Known:
     """One page of one board. The thread that draws it holds the lock, so only one does."""
 
@@ -97,8 +103,13 @@ class DrawnBoards:
         self._numbers = itertools.count(1)
 
     def now(self, board: Board, gpu: str, start: int) -> Drawn:
-        """This page of this board, whose row was just read. NotFound if it has no such GPU type."""
+        """This page of this board, whose row was just read. NotFound if it has no such GPU type, or not so many places:
+        otherwise one could have any number of pages kept, and followed."""
         gpu = contest.known_gpu(gpu, board.gpus)
+        if start and start >= (ranked := len(self._standings.of(board, gpu))):
+            raise NotFound(
+                "place", str(start + 1), hint=f"Only {ranked} {'place is' if ranked == 1 else 'places are'} taken here."
+            )
         key = (board.id, gpu, start)
         with self._lock:
             known = self._known.setdefault(key, _Known())

@@ -18,6 +18,7 @@ from kbslurm.api.door import Look, look_in_turn
 from kbslurm.api.listener import BOARDS
 from kbslurm.api.pages.board_news import BoardNews, Channel
 from kbslurm.api.pages.board_views import BoardViews, Found, Place
+from kbslurm.api.pages.drawn_boards import page_with
 from kbslurm.api.pages.rendering import HEADERS
 from kbslurm.api.pages.visitors import Offset, Visitors
 from kbslurm.api.parameters import Name, Number
@@ -47,7 +48,7 @@ def live_streams(
         last_event_id: Annotated[str | None, Header(max_length=64)] = None,
     ) -> StreamingResponse:
         """The parts of a board's page that have changed since the version that the reader has seen, as they do."""
-        place = Place(board=leaderboard, gpu=gpu, start=start)
+        place = Place(board=leaderboard, gpu=gpu, start=page_with(start))
         secret = sessions.secret_of(request)
         found, _ = await views.of(place, secret)
         _ = found.drawn  # NotFound must come before the stream begins

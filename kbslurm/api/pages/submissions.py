@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from kbslurm.api import popcorn_submission, providers, waiting
 from kbslurm.api.context import Context
+from kbslurm.api.lookup import may_see_board
 from kbslurm.api.pages import drawing
 from kbslurm.api.pages.rendering import took
 from kbslurm.api.pages.visitors import Offset, Visitors, form_of, to_login
@@ -24,7 +25,7 @@ from kbslurm.domain.waterfall import waterfall
 from kbslurm.errors import Invalid
 from kbslurm.flow.cancel import cancel
 from kbslurm.observe.logs import teller
-from kbslurm.store.views import RunView, SubmissionView
+from kbslurm.store.views import Person, RunView, SubmissionView
 
 tell = teller("api.pages")
 MINE = 50
@@ -84,6 +85,7 @@ def submission_pages(
             runs=[_run(run, view.mode) for run in view.runs],
             artifacts=context.store.artifacts.of_submission(view.id) if view.mode == "profile" else [],
             history=_history(context, view),
+            may_see_board=_may_see_board(context, person, view.board),
         )
 
     @router.get("/s/{submission_id}/artifacts/{gpu}/{name}")
@@ -107,6 +109,12 @@ def submission_pages(
 
         await run_in_threadpool(cancelled)
         return RedirectResponse(f"/s/{submission_id}", status_code=303)
+
+
+def _may_see_board(context: Context, person: Person, name: str) -> bool:
+    """Whether they may see it still: it may have been deleted, or their invitation revoked."""
+    board = context.store.boards.find(name, counted=False)
+    return board is not None and may_see_board(board, person, context.store.invites.boards_of(person.id))
 
 
 def _run(run: RunView, mode: str) -> dict[str, Any]:
