@@ -8,6 +8,12 @@ from kbslurm.domain.run import AttemptState
 BEING_SUBMITTED = "it is being submitted"
 
 
+def for_everybody(lapse: str) -> str:
+    """Why a scheduler can't be reached at all, without what only a host can type: `CAUSE; WHAT TO DO` as CAUSE."""
+    cause, remedy, _ = lapse.partition("; ")
+    return f"{cause}; a host has to see to it" if remedy else cause
+
+
 def put_off(why: str, *, together: bool) -> str:
     """It certainly wasn't submitted. `together`: the reason holds for every run for that GPU type there."""
     if together:

@@ -129,11 +129,11 @@ def refused_by(
         word = "is being tested with one run" if breaker["state"] == "half_open" else "gets no runs at the moment"
         return f"{word}: {breaker['why']}"
     if place.get("troubles"):
-        return f"it isn't used for a while: {place.get('why', '')}"
+        return f"it isn't used for a while: {_for_everybody(place, place.get('why'))}"
     if shut := place.get("shut", {}).get(told.gpu):
         return f"it takes no runs for {told.gpu} at the moment: {shut}"
     if (pace := place.get("pace") or {}).get("failing"):
-        return f"its scheduler doesn't answer at the moment: {pace.get('why', '')}"
+        return f"its scheduler doesn't answer at the moment: {_for_everybody(place, pace.get('why'))}"
     slots, open_now = place["slots"][told.gpu], told.open_at.get(name, 0)
     if open_now >= slots:
         return f"all {slots} slots are in use"
@@ -162,6 +162,12 @@ def _spent_up(price: float, told: Told, money: bool) -> str:
             )
             return f"{whose} is used up ({used})" if money else f"{whose} is used up"
     return ""
+
+
+def _for_everybody(place: Mapping[str, Any], why: str | None) -> str:
+    """A place's trouble without what only a host can type."""
+    lapse = place.get("lapse") or ""
+    return (why or "").replace(lapse, waiting.for_everybody(lapse)) if lapse else why or ""
 
 
 def _tried(one: Tried, *, last: bool, told: Told) -> str:

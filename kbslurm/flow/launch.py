@@ -75,7 +75,8 @@ def launch(
     except BackendRefused as error:
         if error.permanent:
             return _refused(store, attempt, error.message, now, elsewhere)
-        tell("put off", run=attempt.run_id, attempt=attempt.number, backend=place.name, why=error.message)
+        fix = {"fix": error.hint} if error.hint else {}
+        tell("put off", run=attempt.run_id, attempt=attempt.number, backend=place.name, why=error.message, **fix)
         say_waits(store, [attempt], waiting.put_off(error.message, together=error.together), told)
         return Launched.AWAY if error.away else Launched.SHUT if error.together else Launched.LATER
     except BackendTrouble as error:

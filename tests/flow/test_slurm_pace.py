@@ -275,6 +275,8 @@ def test_a_login_that_lapses_is_told_with_what_to_type_and_nothing_is_lost(far: 
         assert launch(far.stage.store.attempts, far.place, waits, far.clock.now()) is Launched.AWAY
     assert far.stage.rows("SELECT state FROM attempt WHERE id = %s", waits.id) == [{"state": "intent"}]
     assert len(far.rig.calls("sbatch")) == before
+    (said,) = [one.reason for one in far.stage.store.overview.waits() if "lapsed" in one.reason]
+    assert "the login to login has lapsed; a host has to see to it" in said, "not the command that only a host can type"
 
     (far.rig.folder / "open").touch()
     far.clock.go(300)

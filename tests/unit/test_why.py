@@ -114,6 +114,12 @@ OPEN = {"breaker": {"state": "open", "why": "no answer"}}
         (replace(WAITING, leader=here(staff_only=True)), "cluster: only staff's submissions run there"),
         (replace(WAITING, leader=here(**OPEN)), "cluster: gets no runs at the moment: no answer"),
         (replace(WAITING, leader=here(troubles=2, why="slow")), "cluster: it isn't used for a while: slow"),
+        (
+            replace(
+                WAITING, leader=here(troubles=2, why="here: it lapsed; type: ssh x", lapse="it lapsed; type: ssh x")
+            ),
+            "cluster: it isn't used for a while: here: it lapsed; a host has to see to it",
+        ),
         (replace(WAITING, leader=away({"boards": {"sort": []}})), "modal: the hosts don't let board sort use it"),
         (
             replace(WAITING, leader=away({"boards": {"sort": []}}), pinned="modal"),

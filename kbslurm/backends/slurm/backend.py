@@ -45,6 +45,7 @@ from kbslurm.backends.slurm.staged_harness import prune as prune_harnesses
 from kbslurm.backends.slurm.transport import commands_of, executor_of
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
 from kbslurm.domain.site import Site
+from kbslurm.domain.waiting import for_everybody
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
 from kbslurm.flow.script import attempts_folder, harness_folder
 from kbslurm.observe.logs import teller
@@ -128,7 +129,7 @@ class SlurmBackend:
             return there
         if self.pace.is_resting():
             why = self.pace.report().why
-            said_why = self._lapse or f"{NO_ANSWER}{f' ({why})' if why else ''}"
+            said_why = self._away or f"{NO_ANSWER}{f' ({why})' if why else ''}"
             raise BackendRefused(self.name, said_why, permanent=False, away=True)
         if not self.pace.has_room():
             raise BackendRefused(self.name, USED_UP, permanent=False, together=True)
@@ -157,7 +158,7 @@ class SlurmBackend:
         rests = self.pace.is_resting()
         if rests or not self.pace.has_room(2 if self.site.slurm.accounting else 1):
             waiting = Seen.WAITING if found.handle is not None else Seen.UNKNOWN
-            why = (self._lapse or NO_ANSWER) if rests else USED_UP
+            why = (self._away or NO_ANSWER) if rests else USED_UP
             return found.running() or Sighting(seen=waiting, handle=found.handle, reason=why)
         told = self._lookup.by_name(name, paths)
         if rows := self._watcher.named(name):
@@ -168,7 +169,7 @@ class SlurmBackend:
                 seen=Seen.WAITING, handle=found.handle, reason="submitted, but not shown by Slurm"
             )
         if not told.proves_absence:
-            return Sighting(seen=Seen.UNKNOWN, reason=self._lapse or NO_ANSWER)
+            return Sighting(seen=Seen.UNKNOWN, reason=self._away or NO_ANSWER)
         return Sighting(seen=Seen.ABSENT)
 
     def poll(self, attempts: Sequence[OpenAttempt]) -> Mapping[JobName, Sighting]:
@@ -355,7 +356,7 @@ class SlurmBackend:
     def _refused_or_unclear(self, answer: SbatchSaid) -> BackendTrouble:
         self._lapse = self.commands.lapse_in(answer.status, answer.text)
         if self._lapse:
-            return BackendRefused(self.name, self._lapse, permanent=False, away=True)
+            return BackendRefused(self.name, self._away, permanent=False, away=True, hint=self._lapse)
         if answer.status in (126, 127):
             return BackendRefused(self.name, "sbatch wasn't found", permanent=False, hint="Set bin_dir under [slurm].")
         if answer.status in (124, 137):
@@ -501,6 +502,11 @@ class SlurmBackend:
         except OSError as error:
             tell("can't look", level="warning", job=paths.name, why=str(error))
             return Evidence()
+
+    @property
+    def _away(self) -> str:
+        """Why the scheduler can't be reached, for whoever waits."""
+        return for_everybody(self._lapse)
 
     def _tell_lapse(self, unsure: Mapping[JobName, object], found: Mapping[JobName, Sighting]) -> None:
         """Without a way to the login node nothing more is known of these. What files prove is settled first."""

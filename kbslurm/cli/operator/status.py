@@ -98,12 +98,12 @@ def _shown(found: Status, as_json: bool) -> None:
 def _say_place(say: Callable[..., None], row: Mapping[str, Any]) -> None:
     name = printing.escape(row["backend"])
     if row["troubles"]:
-        say(f"[yellow]attention[/]  {name} isn't used for a while: {printing.escape(row['why'])}", soft_wrap=True)
+        why = printing.escape(_plain(row, row["why"]))
+        say(f"[yellow]attention[/]  {name} isn't used for a while: {why}", soft_wrap=True)
     if pace := row["pace"]:
         if pace.get("failing"):
-            said = (
-                f"{row['backend']}: its scheduler doesn't answer ({pace.get('why') or 'no answer'}); it is asked again"
-            )
+            why = _plain(row, pace.get("why")) or "no answer"
+            said = f"{row['backend']}: its scheduler doesn't answer ({why}); it is asked again"
             said += f" every {printing.span(pace['interval_s'])}, and running jobs aren't affected"
             say(f"[yellow]attention[/]  {printing.escape(said)}", soft_wrap=True)
         slow = ", slow" if pace["slow"] else ""
@@ -111,6 +111,11 @@ def _say_place(say: Callable[..., None], row: Mapping[str, Any]) -> None:
         way = f" through {printing.escape(pace['way'])}" if pace.get("way") else ""
         every = printing.span(pace["interval_s"])
         say(f"{name}: {pace['calls']} scheduler calls{way}, {left}; polled every {every}{slow}")
+
+
+def _plain(row: Mapping[str, Any], why: str | None) -> str:
+    """A reason without the place's name, which the line has already."""
+    return (why or "").removeprefix(f"{row['backend']}: ")
 
 
 def _say_limits(say: Callable[..., None], row: Mapping[str, Any]) -> None:

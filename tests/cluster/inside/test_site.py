@@ -97,10 +97,11 @@ def test_a_connection_that_is_opened_by_hand_is_used_and_its_end_is_told(case: S
     case.site = dataclasses.replace(case.site, submit=far)
     backend = case.backend()
     job = make_job(case, "report")
-    with pytest.raises(BackendRefused, match="has lapsed; log in again with: ssh -fNM") as refused:
+    with pytest.raises(BackendRefused, match="has lapsed; a host has to see to it") as refused:
         backend.submit(job)
     assert refused.value.away and not refused.value.permanent
-    typed = refused.value.message.partition("log in again with: ")[2]
+    typed = backend.lapse().partition("has lapsed; log in again with: ")[2]
+    assert typed.startswith("ssh -fNM"), backend.lapse()
     subprocess.run(["sh", "-c", f"{typed} -o BatchMode=yes"], check=True, stderr=subprocess.DEVNULL)
     backend = case.backend()
     attempt = attempt_of(case, job, backend.submit(job))

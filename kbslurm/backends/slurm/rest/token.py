@@ -139,7 +139,8 @@ class TokenSource:
         if done.returncode:
             last = done.stderr.strip().rpartition("\n")[2][:200]
             if _AWAY.search(done.stderr):
-                raise NoToken(f"the cluster's controller, which makes the tokens, doesn't answer {self.named}: {last}")
+                said = last.rpartition(": ")[2]
+                raise NoToken(f"the cluster's controller, which makes the tokens, doesn't answer ({said})")
             raise NoToken(f"{self.named} ended with status {done.returncode}{f': {last}' if last else ''}")
         return done.stdout
 
