@@ -360,6 +360,7 @@ FACTS = {
     "pong_seen_at": "1000.35",
     "torn_reads": "0",
     "cores": "2",
+    "cores_there": "64",
     "tmpdir": "/tmp",
     "shm_free_mb": "900",
     "user_namespaces": "yes",
@@ -475,6 +476,14 @@ def test_a_good_node_passes_everything() -> None:
 def test_each_fault_of_a_node_is_told(changed: dict[str, str | None], name: str, grade: Grade) -> None:
     found = [finding for finding in node.node_findings(SITE, GPU, sight(**changed)) if finding.name == name]
     assert grade in {finding.grade for finding in found}, found
+
+
+@pytest.mark.parametrize(
+    ("there", "whose"), [("64", "2, its own"), ("2", "2, all that this node has"), (None, "2, all")]
+)
+def test_cores_are_its_own_only_where_the_node_has_more(there: str | None, whose: str) -> None:
+    (told,) = [one for one in node.node_findings(SITE, GPU, sight(cores_there=there)) if one.name == "cores"]
+    assert (told.grade, told.text.startswith(whose)) == (Grade.PASS, True), told
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,9 @@ def _core_findings(gpu: GpuType, sight: Sight, where: str) -> Iterator[Finding]:
             where=where,
         )
     elif cores:
-        yield passed("cores", f"{cores:.0f}, its own", where=where)
+        all_of_them = cores >= (sight.number("cores_there") or 0)  # then nobody can tell
+        whose = "all that this node has" if all_of_them else "its own"
+        yield passed("cores", f"{cores:.0f}, {whose}", where=where)
 
 
 def _group_findings(sight: Sight, where: str) -> Iterator[Finding]:
