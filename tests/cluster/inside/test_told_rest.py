@@ -72,15 +72,23 @@ def test_a_controller_that_is_away_behind_a_living_slurmrestd(database_url: str)
 
 
 def test_an_answer_that_is_lost_on_the_way(database_url: str) -> None:
-    """The job is submitted, and nobody says so: it is found by its name, and runs once."""
+    """The job is submitted, and nobody says so: it is found by its name, and runs once. It waits until it was seen that
+    this is told: by its own files it would be found at once."""
     folder, answers = Path("/shared/told/rest-lost"), threading.Event()
-    with between(answers) as port:
-        way = rest_with_token(folder).replace("unix:/run/slurmrestd/slurmrestd.sock", f"http://127.0.0.1:{port}")
-        with walk_at(database_url, folder, more=way) as walk, faces(walk) as told, walk.daemon():
-            walk.stage.submit(sleeping(30), by="ada", gpus=["H100"])
-            told.wait_said("it isn't clear whether its job was submitted: the connection to slurmrestd broke")
-            answers.set()
-            one_verdict_each(walk, 1)
+    control.as_root("scontrol", "update", "partitionname=gpu-h100", "state=down")
+    try:
+        with between(answers) as port:
+            way = rest_with_token(folder).replace("unix:/run/slurmrestd/slurmrestd.sock", f"http://127.0.0.1:{port}")
+            with walk_at(database_url, folder, more=way) as walk, faces(walk) as told, walk.daemon():
+                walk.stage.submit(submission(GOOD), by="ada", gpus=["H100"])
+                told.wait_said("it isn't clear whether its job was submitted: ")
+                assert len(subprocess.run(["squeue", "-h"], capture_output=True, check=True).stdout.splitlines()) == 1
+                answers.set()
+                told.wait_said("the cluster's partition is down")
+                control.as_root("scontrol", "update", "partitionname=gpu-h100", "state=up")
+                one_verdict_each(walk, 1)
+    finally:
+        control.as_root("scontrol", "update", "partitionname=gpu-h100", "state=up")
 
 
 def test_a_job_that_is_ended_from_outside(database_url: str) -> None:
