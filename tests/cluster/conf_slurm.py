@@ -50,7 +50,7 @@ class Options:
     @property
     def rest(self) -> bool:
         """Whether slurmrestd runs, too: 22.05's speaks versions of the API that are too old for us."""
-        return self.slurm == "24.11"
+        return self.slurm != "22.05"
 
 
 def devices() -> list[str]:

@@ -7,11 +7,16 @@ import os
 
 import pytest
 
+from tests.cluster import tree
 from tests.cluster.conftest import cluster_or_why
+from tests.cluster.run_inside import Cluster
 from tests.services import CLUSTER, missing
 
 VERSIONS = [version for version in os.environ.get("KBSLURM_SLURM_MATRIX", "").split(",") if version]
 CONTRACT = "tests/cluster/inside/test_contract.py"
+REST = "tests/cluster/inside/test_rest.py"
+WITHOUT_REST = ("22.05",)  # its slurmrestd speaks versions that are too old for us
+NEWEST = {"24.11": "v0.0.42", "26.05": "v0.0.45"}
 # Accounting is off where a tree has no slurmdbd; the backend then goes without sacct, as it does on such a site.
 WITHOUT_ACCOUNTING: tuple[str, ...] = ()
 
@@ -31,3 +36,27 @@ def test_the_contract_holds_on_this_slurm(version: str) -> None:
     assert not failed, "\n".join(failed)[-8000:]
     assert done.returncode == 0, done.stdout[-4000:]
     assert len({one["nodeid"] for one in told if one["when"] == "call"}) >= 15
+    if version not in WITHOUT_REST:
+        speaks_its_rest(found, version)
+    if tree.pyslurm(version) is not None:
+        is_read_by_pyslurm(found)
+
+
+def speaks_its_rest(found: Cluster, version: str) -> None:
+    """The same contract through that release's slurmrestd, in the newest version of its API that both know."""
+    reports = f"matrix-rest-{version}.jsonl"
+    done = found.tests([REST], reports, KBSLURM_TEST_REST_API=NEWEST[version])
+    told = [json.loads(line) for line in (found.shared / reports).read_text().splitlines()]
+    failed = [f"{one['nodeid']}: {one['longrepr']}" for one in told if one["outcome"] == "failed"]
+    assert not failed, "\n".join(failed)[-8000:]
+    assert done.returncode == 0, done.stdout[-4000:]
+
+
+def is_read_by_pyslurm(found: Cluster) -> None:
+    """A real pyslurm, where `tree.py pyslurm` has built one for this release, says what the commands say."""
+    python = found.shared / "pyslurm-python"
+    python.write_text('#!/bin/sh\nPYTHONPATH=/kb/pyslurm exec /usr/bin/python3 "$@"\n')
+    python.chmod(0o755)
+    words = ["tests/contract/test_slurm_fleet.py", "-m", "pyslurm"]
+    done = found.tests(words, "pyslurm.jsonl", KBSLURM_PYSLURM_PYTHON="/shared/pyslurm-python")
+    assert done.returncode == 0, done.stdout[-4000:]

@@ -155,7 +155,7 @@ RECIPES = {
     "22.05": Recipe(suite="bookworm", packages=(*_SLURM, *_LOGIN_NODE), apptainer=False, steps=_USERS),
     "26.05": Recipe(
         suite="sid",
-        packages=(*_SLURM, *_LOGIN_NODE, *_APPTAINER_NEEDS, "apptainer"),
+        packages=(*_SLURM, *_REST, *_LOGIN_NODE, *_APPTAINER_NEEDS, "apptainer"),
         apptainer=True,
         steps=_USERS + _DATABASE,
     ),

@@ -16,6 +16,7 @@ from kbslurm.backends.slurm.call_budget import CallBudget
 from kbslurm.backends.slurm.commands import Commands
 from kbslurm.backends.slurm.doctor import login_node
 from kbslurm.backends.slurm.fleet import (
+    FLAGS,
     HELPER,
     PyslurmFleet,
     TextFleet,
@@ -246,7 +247,7 @@ def test_a_real_helper_on_this_clusters_login_node_says_what_the_commands_say(tm
     file = tmp_path / "here.toml"
     file.write_text(PLAIN.format(root=tmp_path, bin_dir="", python=python))
     commands = Commands(sites.load(file))
-    helper = PyslurmFleet(site="here", argv=(python, "-I", str(HELPER)))
+    helper = PyslurmFleet(site="here", argv=(python, *FLAGS, str(HELPER)))
     built_for, runs = helper.version()
     assert built_for.split(".")[:2] == runs.split(".")[:2] == TextFleet(commands=commands).version().split(".")[:2]
     same(helper.read(), TextFleet(commands=commands).read())

@@ -234,7 +234,7 @@ def test_each_refusal_has_its_sentence_and_nothing_was_sent(case: SlurmCase, tmp
             ({"url": "http://127.0.0.1:1"}, "can't be reached: Connection refused"),
             ({"url": "unix:/run/nobody.sock"}, "can't be reached: No such file"),
             ({"url": "https://nowhere.invalid:6820"}, "can't be reached: "),
-            ({"url": "http://nowhere.invalid:6820"}, "in clear text; use https"),
+            ({"url": "http://nowhere.invalid:6820"}, "in clear text"),
             ({"url": secure}, "its certificate isn't valid here"),
             ({"api": "v0.0.99"}, "doesn't know its API's version v0.0.99"),
             ({"token_command": "", "token_file": str(short)}, f"token from {short} expired at "),
