@@ -1,4 +1,5 @@
-"""A GitHub Enterprise Server as a backend: it takes no artifacts, so results come as git objects."""
+"""A GitHub Enterprise Server as a backend: it takes no artifacts, so results come as git objects. All else is as at
+github.com, where the contract is tested."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from kbslurm.domain.finding import Grade
 from kbslurm.domain.run import Ending, Seen
 from kbslurm.errors import BackendTrouble
 from kbslurm_eval.shared import wire
-from tests.contract.backend_suite import BackendContract, attempt_of, make_eval, make_job, wait_seen, wait_until
+from tests.contract.backend_suite import attempt_of, make_eval, make_job, wait_seen, wait_until
 from tests.contract.test_backend_github import GithubCase, handed_over
 from tests.fakes.github import FakeGithub, Fault
 
@@ -31,10 +32,6 @@ def case(tmp_path: Path) -> Iterator[GithubCase]:
     for backend in found.made:
         backend.close()
     fake.close()
-
-
-class TestTheContract(BackendContract):
-    """The suite that every backend passes."""
 
 
 def result_of(case: GithubCase, name: str) -> str:
