@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _UNSAFE_PATH = re.compile(r"[:,\\@'\"`\s\0]")
+_GPU_FREQ = re.compile(r"(?:(V)(?:,memory=(V))?|memory=(V))".replace("V", r"low|medium|highm1|high|[1-9]\d{1,4}"))
 _VARIABLE = re.compile(r"\$\{?([A-Z_][A-Z0-9_]*)\}?")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _MEBIBYTES = {"M": 1, "G": 1024, "T": 1024 * 1024}
@@ -311,6 +312,15 @@ class _SiteParser:
                 (*where, "multi"), f"{gpu.multi!r} doesn't say where the number of GPUs goes",
                 'Write it like "--gres=gpu:h100:{n}".',
             )  # fmt: skip
+        if gpu.gpu_freq and not _GPU_FREQ.fullmatch(gpu.gpu_freq):
+            self.wrong(
+                (*where, "gpu_freq"), f"{gpu.gpu_freq!r} isn't what --gpu-freq takes",
+                'Write low, medium, highm1, high or MHz, and ",memory=" with one of these for the memory.',
+            )  # fmt: skip
+        if gpu.gpu_freq and gpu.vendor == "none":
+            self.wrong((*where, "gpu_freq"), "there is no GPU whose clocks could be set", "Remove it.")
+        if gpu.gpu_freq and any("--gpu-freq".startswith(option.split("=")[0]) for option in gpu.options):
+            self.wrong((*where, "options"), "sets --gpu-freq, as gpu_freq does", "Remove one of them.")
         told = [("options", option) for option in gpu.options]
         told += [("multi", gpu.multi)] if gpu.multi else []
         for key, option in [*told, *([("request", gpu.request)] if gpu.request else [])]:

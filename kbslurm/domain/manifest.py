@@ -63,7 +63,7 @@ def manifest_for(
         limits=limits,
         budget=problem.budget,
         build=problem.build,
-        config=dict(problem.config),
+        config={**problem.config, **({"cold": True} if problem.is_cold else {})},
     )
 
 

@@ -78,7 +78,7 @@ def in_reference_units(verdict: Verdict, report: Report, problem: Problem, b_ref
     if b_ref_s is None or len(b_ref_s) != len(timed):
         return dataclasses.replace(verdict, ranked=False, reason=UNCALIBRATED if verdict.ranked else verdict.reason)
     nets = [timing.nets(report.samples, "ranked", index) for index in timed]
-    found = timing.in_units(nets, b_ref_s, problem.ranking_by)
+    found = timing.in_units(nets, b_ref_s, problem.ranking_by, problem.budget.launches)
     return dataclasses.replace(verdict, score_s=found.value, low_s=found.low, high_s=found.high)
 
 

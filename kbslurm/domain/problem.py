@@ -14,6 +14,8 @@ from kbslurm_eval.shared.wire import Budget, Build, Limits, Params
 Lang = Literal["py", "cu"]
 Style = Literal["modern", "one-file"]
 RankingBy = Literal["last", "mean", "geom"]
+# "default": its author doesn't say, so cold; "before": a version from when nobody could say, which stays as it was
+Cold = Literal["default", "yes", "no", "before"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,8 +23,9 @@ class Problem:
     """What is judged and how. `files` are texts by name, without the submission's own file.
 
     The submission may see the `files` named in `runner_files`; the rest (the reference, and what only it imports) stays
-    with the judge. `hidden` are cases that only run with a run's secret seed. `inputs` is what trying generate_input
-    came to when the problem was added: `checked`, `unchecked: why`, or nothing where it wasn't tried.
+    with the judge. `hidden` are cases that only run with a run's secret seed. `cold`: whether a device's caches are
+    flushed before each timed call. `inputs` is what trying generate_input came to when the problem was added:
+    `checked`, `unchecked: why`, or nothing where it wasn't tried.
     """
 
     name: str
@@ -39,6 +42,7 @@ class Problem:
     hidden: tuple[Params, ...] = ()
     seed: int | None = None
     ranking_by: RankingBy = "last"
+    cold: Cold = "default"
     limits: Limits = field(default_factory=Limits)
     budget: Budget = field(default_factory=Budget)
     build: Build = field(default_factory=Build)
@@ -56,6 +60,11 @@ class Problem:
         return found if isinstance(found, str) else None
 
     @property
+    def is_cold(self) -> bool:
+        """Whether a device's caches are flushed before each timed call."""
+        return self.cold in ("default", "yes")
+
+    @property
     def world_size(self) -> int:
         """The number of ranks, and so of GPUs, in one run."""
         found = self.tests[0].get("world_size") if self.multi_gpu and self.tests else None
@@ -63,10 +72,18 @@ class Problem:
 
     @property
     def digest(self) -> str:
-        """A digest of everything that affects verdicts. Name, description, templates and warnings don't count."""
+        """A digest of everything that affects verdicts. Name, description, templates and warnings don't count.
+
+        What its author doesn't say doesn't count either: a problem that hasn't changed is the same version after an
+        update of kbslurm, and stays with the defaults of the day on which it was added.
+        """
         told = dataclasses.asdict(self)
         for name in ("name", "description", "templates", "warnings", "gpus", "inputs"):
             del told[name]
+        if self.cold in ("default", "before"):
+            del told["cold"]
+        if self.budget.precision == 0:
+            del told["budget"]["precision"], told["budget"]["most_launches"]
         if self.build == Build():  # as before builders existed
             del told["build"]
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
@@ -79,7 +96,7 @@ def as_json(problem: Problem) -> dict[str, Any]:
 
 def from_json(raw: Mapping[str, Any]) -> Problem:
     """Read what `as_json` wrote."""
-    told = dict(raw)
+    told = {"cold": "before", **raw}
     for name in ("runner_files", "tests", "benchmarks", "hidden", "gpus", "modes", "warnings"):
         told[name] = tuple(told[name])
     built = {

@@ -34,6 +34,8 @@ class GpuType:
     `account` may contain PERSON_ACCOUNT: then each person's own account pays. `min_time_s`: what a job requests at
     least, unless it only tests. `licenses` and `nice` are what sbatch's options of these names take.
 
+    `gpu_freq`: what sbatch's --gpu-freq takes, so that Slurm sets the device's clocks for the job.
+
     `whole`: the device belongs to one job; false for MIG slices and shared devices, where others disturb timings.
     `peak_tflops`, `peak_tbytes`: one GPU's theoretical peak per second, for problems that declare their work; in the
     fastest number format that a submission may use.
@@ -53,6 +55,7 @@ class GpuType:
     exclusive: bool = False
     licenses: str = ""
     nice: int = 0
+    gpu_freq: str = ""
     whole: bool = True
     cpus: int = 2
     memory_mb: int | None = None

@@ -29,7 +29,8 @@ def check(report: Report, problem: Problem, *, source: str, secret_seed: str) ->
     _check_shape(report.samples)
     for result in report.benchmarks:
         if result.status == "pass" and result.phase in TIMED:
-            said = timing.disagreement(result, timing.nets(report.samples, result.phase, result.index))
+            found = timing.nets(report.samples, result.phase, result.index)
+            said = timing.disagreement(result, found, problem.budget.launches)
             if said is not None:
                 raise WireError(f"{result.phase} {result.index} {said}")
     if report.verdict == "passed":
@@ -67,6 +68,8 @@ def _check_shape(found: list[LaunchSamples]) -> None:
 def _check_budget(report: Report, problem: Problem, phase: PhaseName) -> None:
     """As many launches as declared, all with the same number of calls, each with the baseline or none with it."""
     budget, wanted = problem.budget, launches(problem, report.mode, phase)
+    if phase == "ranked" and budget.precision > 0:
+        wanted = _extended(report, problem)
     timed = timing.measured_cases(len(problem.benchmarks), phase, problem.ranking_by)
     if sorted(b.index for b in report.benchmarks if b.phase == phase) != list(timed):
         raise WireError(f"the {phase} phase doesn't have the problem's benchmarks, each once")
@@ -83,6 +86,19 @@ def _check_budget(report: Report, problem: Problem, phase: PhaseName) -> None:
             raise WireError(f"{phase} {index} disagrees with the problem on whether there is a baseline")
 
 
+def _extended(report: Report, problem: Problem) -> int:
+    """How many launches the ranked phase has, with those that were added for a narrower interval: not more than the
+    planned ones call for, and fewer only as far as time allowed no more."""
+    budget = problem.budget
+    found = sorted((b for b in report.benchmarks if b.phase == "ranked"), key=lambda b: b.index)
+    many = {len(b.launch_medians_ns) for b in found}
+    if len(many) != 1 or (had := many.pop()) < budget.launches:
+        return budget.launches
+    first = [timing.nets(report.samples, "ranked", b.index)[: budget.launches] for b in found]
+    scores = timing.launch_scores([timing.paired(nets) for nets in first], problem.ranking_by)
+    return min(had, timing.launches_for(budget.precision, scores, budget.most_launches))
+
+
 def _check_score(report: Report, problem: Problem) -> None:
     wanted = "ranked" if report.mode == "leaderboard" else "benchmark"
     timed = sorted((b for b in report.benchmarks if b.phase == wanted), key=lambda b: b.index)
@@ -92,7 +108,7 @@ def _check_score(report: Report, problem: Problem) -> None:
         return
     if not timed:
         raise WireError("a score without a benchmark")
-    found = timing.combined([b.launch_medians_ns for b in timed], problem.ranking_by)
+    found = timing.combined([b.launch_medians_ns for b in timed], problem.ranking_by, problem.budget.launches)
     said = (report.score_s, *report.interval_s)
     if not all(timing.same(a, b / 1e9) for a, b in zip(said, (found.value, found.low, found.high), strict=True)):
         raise WireError(f"reports a score of {report.score_s!r} s, but its samples give {found.value / 1e9!r}")

@@ -56,6 +56,7 @@ def _notes(site: Site, gpu: GpuType) -> Iterator[tuple[re.Pattern[str], str]]:
         "exclusive": f"{kind} exclusive: the whole node",
         "licenses": f"{kind} licenses",
         "nice": f"{kind} nice: lowers the job's priority",
+        "gpu-freq": f"{kind} gpu_freq: Slurm sets the device's clocks for the job",
         "wckey": "wckey",
         "mail-type": "mail: Slurm writes there when a job fails",
         "exclude": "nodes where this run, or many people's, failed before",

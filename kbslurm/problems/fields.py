@@ -10,10 +10,13 @@ from typing import Any, TypeVar
 
 from kbslurm.domain.contest import gpu_name
 from kbslurm.domain.manifest import JUDGES_SHARE, STARTING_S
+from kbslurm.domain.problem import Cold
 from kbslurm.errors import Invalid
 from kbslurm.problems.marked_yaml import Marked
 from kbslurm_eval.shared.wire import Budget, Limits
 
+FEWEST_PLANNED, MOST_LAUNCHES = 3, 20
+LEAST_PRECISION, MOST_PRECISION = 0.001, 0.2
 FILE_CAP = 1_000_000
 LIST_CAP = 4096
 TEXT_CAP = 100_000
@@ -51,13 +54,40 @@ def limits_of(table: Mapping[str, Marked], own: Mapping[str, Marked]) -> Limits:
 
 def budget_of(own: Mapping[str, Marked]) -> Budget:
     usual = Budget()
+    launches = own["launches"].integer(1, 50) if "launches" in own else usual.launches
+    precision = precision_of(own["precision"]) if "precision" in own else 0.0
+    if precision and launches < FEWEST_PLANNED:
+        raise own["precision"].wrong(
+            f"needs at least {FEWEST_PLANNED} launches, and launches is {launches}",
+            hint="How many are added is decided by the spread of the first ones.",
+        )
+    if "most_launches" in own and not precision:
+        raise own["most_launches"].wrong("says how many launches a precision may take, and there is none")
+    most = own["most_launches"].integer(launches, 50) if "most_launches" in own else max(MOST_LAUNCHES, launches)
     calls = own["calls"].integer(1, 10_000) if "calls" in own else usual.calls
     return Budget(
-        launches=own["launches"].integer(1, 50) if "launches" in own else usual.launches,
+        launches=launches,
         calls=calls,
         max_calls=own["max_calls"].integer(calls, 100_000) if "max_calls" in own else max(usual.max_calls, calls),
         target_s=own["target_s"].number(0.0, 60.0) if "target_s" in own else usual.target_s,
+        precision=precision,
+        most_launches=most if precision else 0,
     )
+
+
+def precision_of(at: Marked) -> float:
+    """A fraction, written as a percentage or a number."""
+    found = re.fullmatch(r"(\d{1,2}(?:\.\d{1,3})?)\s*%", at.value) if isinstance(at.value, str) else None
+    value = float(found[1]) / 100 if found else at.number(0.0, 1.0)
+    if not LEAST_PRECISION <= value <= MOST_PRECISION:
+        raise at.wrong("must be between 0.1% and 20%", hint='Write it like "1%".')
+    return value
+
+
+def cold_of(own: Mapping[str, Marked]) -> Cold:
+    if "cold" not in own:
+        return "default"
+    return "yes" if own["cold"].flag() else "no"
 
 
 def as_marked(value: Any, file: Path, line: int, key: str) -> Marked:

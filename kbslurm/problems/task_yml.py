@@ -25,6 +25,7 @@ from kbslurm.problems.fields import (
     call_budgets,
     capped_text,
     choice_of,
+    cold_of,
     gpu_types,
     limits_of,
     problem_name,
@@ -62,6 +63,7 @@ OWN_KEYS = frozenset(
     {
         *("hidden", "modes", "eval", "call", "baseline", "flops", "bytes", "reference", "judge_files", "runner_files"),
         *("memory_mb", "processes", "launches", "calls", "max_calls", "target_s"),
+        *("cold", "precision", "most_launches"),
         *("build", "build_timeout", "build_mb", "arrays", "outputs"),
     }
 )
@@ -141,6 +143,7 @@ def problem_of_task(file: Path, *, root: Path | None, name: str | None) -> Probl
         ranking_by=choice_of(table, "ranking_by", "last", "mean", "geom"),
         limits=limits_of(table, own),
         budget=budget_of(own),
+        cold=cold_of(own),
         config=_config(task) | outputs,
         multi_gpu=multi_gpu,
         gpus=gpu_types(table),
@@ -209,6 +212,7 @@ def _of_compiled_task(task: Task, entry: str, files: Mapping[str, str], referenc
         ranking_by=choice_of(table, "ranking_by", "last", "mean", "geom"),
         limits=limits_of(table, own),
         budget=budget_of(own),
+        cold=cold_of(own),
         config=_config(task),
         gpus=gpu_types(table),
         templates=_templates(task),

@@ -1,4 +1,4 @@
-"""A stand-in for a GPU: `driver.cpp`, built once in a test session."""
+"""A stand-in for a GPU: `driver.cpp`, and for what tells of its clocks: `clocks.cpp`; built once in a test session."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from kbslurm_eval.device import driver
+from kbslurm_eval.device import driver, nvml
 from tests.services import GXX, need
 
 SOURCE = Path(__file__).with_name("driver.cpp")
@@ -29,6 +29,24 @@ def built(kind: str) -> Path:
     library = Path(folder) / LIBRARIES[kind]
     subprocess.run([*argv, "-o", str(library)], check=True, timeout=240)
     return library
+
+
+@functools.cache
+def built_clocks() -> Path:
+    """The library that tells of a device's clocks."""
+    need(GXX)
+    folder = tempfile.mkdtemp(prefix="kb-standin-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    library = Path(folder) / nvml.LIBRARY
+    argv = ["g++", "-std=c++17", "-O0", "-shared", "-fPIC", str(SOURCE.with_name("clocks.cpp")), "-o", str(library)]
+    subprocess.run(argv, check=True, timeout=240)
+    return library
+
+
+def clocks(folder: Path, **settings: int) -> None:
+    """A library beside a device's driver that tells of its clocks."""
+    shutil.copy(built_clocks(), folder)
+    (folder / "clocks.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
 
 
 def device(folder: Path, kind: str = "cuda", **settings: int) -> dict[str, str]:

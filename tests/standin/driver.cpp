@@ -4,7 +4,8 @@
 // process that queued it is stopped, and work of another process that waits for its turn while the device is busy.
 //
 // Beside this library lies `device.conf`: lines `name value` (mode, export, import, version, devices, memory,
-// copies_wait, sync_ns). Built with STANDIN_HIP, and with each name replaced by HIP's, it is HIP's library. `standin_write` and `standin_busy` are what a kernel launch would be.
+// copies_wait, sync_ns, l2, log). With `log` the process that lends memory writes its commands into `device.log` there.
+// Built with STANDIN_HIP, and with each name replaced by HIP's, it is HIP's library. `standin_write` and `standin_busy` are what a kernel launch would be.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -36,7 +37,7 @@ struct Job {
   double factor;
 };
 struct Tail {  // behind every piece of shared memory: what the device knows of it, whoever has it mapped
-  std::atomic<uint64_t> busy_until, used;
+  std::atomic<uint64_t> busy_until, used, moved;  // moved: how many bytes have gone through the device's cache
   std::atomic<uint32_t> jobs_made;
   Job jobs[JOBS];
 };
@@ -56,6 +57,7 @@ std::map<uint64_t, std::pair<size_t, Piece *>> &mapped = *new std::map<uint64_t,
 std::map<uint64_t, size_t> &allocated = *new std::map<uint64_t, size_t>;
 std::map<std::string, long long> &conf = *new std::map<std::string, long long>;
 uint64_t next_handle = 1, used_here = 0;
+size_t persisting = 0;  // of this process's context: how much of the cache is set aside
 bool exporting = false, running = false;
 int held = -1, retained = 0;
 
@@ -77,6 +79,17 @@ std::string conf_path() {
 long long set(const char *name, long long otherwise) {
   auto it = conf.find(name);
   return it == conf.end() ? otherwise : it->second;
+}
+void moves(const char *what, size_t n) {  // through the cache, by the process that lends memory
+  if (!exporting) return;
+  std::lock_guard<std::recursive_mutex> lock(guard);
+  for (auto &p : pieces) p.second->tail->moved += n;
+  if (!set("log", 0)) return;
+  const std::string path = conf_path();
+  if (FILE *file = fopen((path.substr(0, path.rfind('/')) + "/device.log").c_str(), "a")) {
+    fprintf(file, "%s %zu\n", what, n);
+    fclose(file);
+  }
 }
 uint64_t busy_until() {
   uint64_t latest = 0;
@@ -183,9 +196,9 @@ R cuDeviceGetPCIBusId(char *to, int n, int d) { snprintf(to, n, "0000:%02X:00.0"
 R cuDeviceGetUuid_v2(unsigned char *to, int d) { memset(to, 0x40 + d, 16); return 0; }
 R cuDeviceGetAttribute(int *v, int which, int) {
 #ifdef STANDIN_HIP
-  which = which == 6 ? 20 : 0;
+  which = which == 6 ? 20 : which == 19 ? 38 : 0;
 #endif
-  *v = which == 20 ? (int)set("mode", 0) : which == 103 ? (int)set("export", 1) : 0;
+  *v = which == 20 ? (int)set("mode", 0) : which == 103 ? (int)set("export", 1) : which == 38 ? (int)set("l2", 1 << 20) : 0;
   return 0;
 }
 R cuDevicePrimaryCtxRetain(void **c, int) {
@@ -209,6 +222,18 @@ R cuDevicePrimaryCtxRelease_v2(int) {
   return 0;
 }
 R cuCtxSetCurrent(void *) { return 0; }
+R cuCtxResetPersistingL2Cache() {
+  moves("unpersist", 0);
+  return 0;
+}
+R cuCtxSetLimit(int which, size_t value) {
+  if (which == 6) persisting = value;
+  return which == 6 ? 0 : 1;
+}
+R cuCtxGetLimit(size_t *value, int which) {
+  *value = persisting;
+  return which == 6 ? 0 : 1;
+}
 R cuCtxSynchronize() {
   if (exporting) return 0;
   pause_ns(set("sync_ns", 0));
@@ -329,6 +354,7 @@ R cuMemSetAccess(uint64_t at, size_t size, const int *told, size_t n) {
 R cuStreamCreate(void **s, unsigned) { *s = (void *)1; return 0; }
 R cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t n, void *) {
   take_turn(true);
+  moves("to_device", n);
   memcpy((void *)to, from, n);
   return 0;
 }
@@ -339,11 +365,13 @@ R cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t n, void *) {
 }
 R cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t n, void *) {
   take_turn(true);
+  moves("within", n);
   memmove((void *)to, (void *)from, n);
   return 0;
 }
 R cuMemsetD8Async(uint64_t at, unsigned char value, size_t n, void *) {
   take_turn(false);
+  moves("fill", n);
   memset((void *)at, value, n);
   return 0;
 }
@@ -423,6 +451,13 @@ R standin_spun(uint64_t out) {  // whether it is done
   std::lock_guard<std::recursive_mutex> lock(guard);
   auto [piece, offset] = where(out);
   return piece && piece->tail->jobs[JOBS - 1].state == 2;
+}
+uint64_t standin_stamp() {  // what has gone through the cache until now
+  std::lock_guard<std::recursive_mutex> lock(guard);
+  return pieces.empty() ? 0 : pieces.begin()->second->tail->moved.load();
+}
+R standin_cold(uint64_t stamp) {  // whether what was in the cache then has been pushed out since
+  return standin_stamp() - stamp >= (uint64_t)set("l2", 1 << 20);
 }
 R standin_busy(uint64_t ns) {
   std::lock_guard<std::recursive_mutex> lock(guard);

@@ -139,6 +139,34 @@ def test_the_digest_names_what_judges(folder: Path) -> None:
     assert load(folder).digest != before.digest
 
 
+def test_problems_are_timed_cold_unless_they_or_an_older_version_say_otherwise(folder: Path) -> None:
+    new = load(folder)
+    assert (new.cold, new.is_cold) == ("default", True)
+    stored = as_json(new)
+    del stored["cold"], stored["budget"]["precision"], stored["budget"]["most_launches"]  # as added by an older kbslurm
+    old = from_json(stored)
+    assert (old.is_cold, old.budget) == (False, new.budget), "a version never changes"
+    assert old.digest == new.digest, "the same files are still the same version, so that nothing new goes live"
+    append(folder, "kbslurm: {cold: false}\n")
+    warm = load(folder)
+    assert not warm.is_cold
+    assert warm.digest != new.digest
+    change(folder, "cold: false", "cold: true")
+    assert load(folder).is_cold
+    assert load(folder).digest not in {new.digest, warm.digest}
+
+
+def test_a_precision_is_a_percentage_with_launches_to_reach_it(folder: Path) -> None:
+    before = load(folder).digest
+    append(folder, "kbslurm: {precision: 1%}\n")
+    budget = load(folder).budget
+    assert (budget.launches, budget.precision, budget.most_launches) == (5, 0.01, 20)
+    assert load(folder).digest != before
+    change(folder, "{precision: 1%}", "{precision: 0.005, launches: 8, most_launches: 12}")
+    budget = load(folder).budget
+    assert (budget.launches, budget.precision, budget.most_launches) == (8, 0.005, 12)
+
+
 def test_unknown_keys_are_warned_of(folder: Path) -> None:
     append(folder, "colour: red\nkbslurm:\n  speed: 9\n")
     warnings = load(folder).warnings
@@ -331,6 +359,16 @@ def test_files_of_the_repository_are_shared_and_no_others(folder: Path, tmp_path
         ("lang: py", "kbslurm: {arrays: gpu}", r"task\.yml:1: kbslurm\.arrays: .*host.*device"),
         ("lang: py", "multi_gpu: perhaps", r"task\.yml:1: multi_gpu: must be true or false, not a string"),
         ("lang: py", "kbslurm: {modes: []}", r"task\.yml:1: kbslurm\.modes: names no mode"),
+        ("lang: py", "kbslurm: {cold: very}", r"task\.yml:1: kbslurm\.cold: must be true or false"),
+        ("lang: py", "kbslurm: {precision: 1}", r"kbslurm\.precision: must be between 0\.1% and 20%"),
+        ("lang: py", "kbslurm: {precision: good}", r"kbslurm\.precision: must be a number, not a string"),
+        (
+            "lang: py",
+            "kbslurm: {precision: 1%, launches: 2}",
+            r"precision: needs at least 3 launches, and launches is 2",
+        ),
+        ("lang: py", "kbslurm: {precision: 1%, most_launches: 4}", r"most_launches: 4 isn't between 5 and 50"),
+        ("lang: py", "kbslurm: {most_launches: 9}", r"how many launches a precision may take, and there is none"),
         ("lang: py", "kbslurm: {launches: 0}", r"task\.yml:1: kbslurm\.launches: 0 isn't between 1 and 50"),
         (
             "lang: py",

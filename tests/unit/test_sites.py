@@ -68,6 +68,9 @@ def test_a_short_file_is_a_whole_site(tmp_path: Path) -> None:
         ("count = 3", 'account = "{person.team}"', 9, "{person.account}"),
         ("count = 3", 'licenses = "two words"', 9, "isn't a list of licences"),
         ("count = 3", "nice = -5", 9, "is negative"),
+        ("count = 3", 'gpu_freq = "fast"', 9, "isn't what --gpu-freq takes"),
+        ("count = 3", 'vendor = "none"\ngpu_freq = "high"', 10, "no GPU whose clocks"),
+        ("count = 3", 'gpu_freq = "high"\noptions = ["--gpu-freq=low"]', 10, "as gpu_freq does"),
         ("count = 3", 'vendor = "voodoo"', 9, "isn't one of nvidia"),
         ("count = 3", 'options = ["--job-name=x"]', 9, "isn't allowed here"),
         ("count = 3", 'multi = "--gres=gpu:h100:4"', 9, "where the number of GPUs goes"),
@@ -217,6 +220,8 @@ def test_what_a_centre_wants_with_each_job_is_in_its_request(tmp_path: Path) -> 
         "#SBATCH --licenses=ncu:1,nvcc:2 --nice=50 --wckey=kernels --mail-type=FAIL --mail-user=ops@example.edu\n"
         "#SBATCH --job-name=kb-abc\n"
     ) in found
+    locked = PLAIN.replace("count = 3", 'gpu_freq = "1410,memory=high"')
+    assert "#SBATCH --gpu-freq=1410,memory=high\n#SBATCH --job" in script(written(tmp_path, locked))
     assert "#SBATCH --wckey=kernels\n#SBATCH --job" in script(written(tmp_path, 'wckey = "kernels"\n' + PLAIN))
     assert "--time=60\n" in found
     assert "--time=4\n" in script(written(tmp_path, site), mode="test"), "a test may be shorter"

@@ -21,6 +21,9 @@ PINNED, FILE_DESCRIPTOR, ON_DEVICE, READ_WRITE = 1, 1, 1, 3
 HOST_MEMORY, DEVICE_MEMORY, DEVICE_TO_HOST = 1, 2, 2
 COMPUTE_MODE = {"cuda": 20, "hip": 6}
 EXPORTABLE = 103  # CUDA's attribute; HIP is asked by trying
+L2_SIZE = {"cuda": 38, "hip": 19}
+FLUSH_TIMES = 2  # so many times the L2 cache is written to push out what is in it
+HIP_FLUSH = 512 << 20  # some devices have a cache of 256 MiB behind the one that HIP tells of
 EXCLUSIVE, PROHIBITED = 3, 2
 HIP_BY_VALUE = 70_100_000  # from this version on HIP takes an imported descriptor itself, before that its address
 
@@ -57,6 +60,7 @@ NAMES = {
     "to_host": ("cuMemcpyDtoHAsync_v2", "hipMemcpyDtoHAsync"),
     "within": ("cuMemcpyDtoDAsync_v2", "hipMemcpyDtoDAsync"),
     "fill": ("cuMemsetD8Async", "hipMemsetD8Async"),
+    "unpersist": ("cuCtxResetPersistingL2Cache", "hipCtxResetPersistingL2Cache"),
     "gather": ("cuMemcpy2DAsync_v2", "hipMemcpy2DAsync"),
     "event": ("cuEventCreate", "hipEventCreateWithFlags"),
     "record": ("cuEventRecord", "hipEventRecord"),
@@ -162,6 +166,14 @@ class DeviceInfo:
     version: int
     exclusive: bool
     exportable: bool
+    l2_bytes: int = 0
+
+    @property
+    def flush_bytes(self) -> int:
+        """How much must be written to push everything else out of the device's caches; 0 if they aren't known."""
+        if self.l2_bytes <= 0:
+            return 0
+        return max(FLUSH_TIMES * self.l2_bytes, 0 if self.kind == "cuda" else HIP_FLUSH)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,6 +252,7 @@ class Driver:
             version=self.version,
             exclusive=mode == EXCLUSIVE,
             exportable=exportable,
+            l2_bytes=self._attribute(L2_SIZE[self.kind], device.value),
         )
 
     def open(self, index: int = 0) -> Device:
@@ -399,6 +412,17 @@ class Device:
             self._call("within", at + held, at, more, self._stream)
             self.finish()
             held += more
+
+    def flush(self, scratch: Memory, value: int) -> None:
+        """Write all of this memory, which is larger than the caches: nothing else is in them when this returns.
+
+        Lines that were marked as persisting would stay, so they are made ordinary ones first, as far as this context
+        may do that.
+        """
+        if self.facts.kind == "cuda":
+            self._call("unpersist", good=(0, NOT_SUPPORTED))
+        self._call("fill", scratch.at, value & 0xFF, scratch.size, self._stream)
+        self.finish()
 
     def gather(self, at: int, pitch: int, width: int, rows: int) -> bytes:
         """`width` bytes at this address and at each of the next ones, `pitch` apart, by one command."""

@@ -156,6 +156,7 @@ class DeviceLaunch(Launch):
         self._calls += 1
         self.declare(told.placed.layout)
         if not self._run_device.shares:
+            self._flush()
             kind, late = Kind.CALL, len(told.payload) <= LATE_CAP
             return self.ring(kind, told.payload, layout=told.placed.layout, late=late)
         return self._ring_there(Kind.DEVICE_CALL, told)
@@ -190,6 +191,7 @@ class DeviceLaunch(Launch):
         """A copy that is too small to take time, to nowhere that a runner sees, and a look as at an output."""
         device = self._run_device.device()
         scratch, out = self._scratch(device), 0 if self._lent.output is None else self._lent.output.at
+        self._run_device.flush()
         device.synchronize()
         began = time.perf_counter_ns()
         device.copy(scratch, scratch, min(told.in_size, SMALL_COPY))
@@ -207,6 +209,7 @@ class DeviceLaunch(Launch):
         if bare:
             payload = values.pack(None).ljust(len(payload), b"\0")
         if not self._run_device.shares:
+            self._flush()
             return self.ring(Kind.NULL, payload, late=len(told.payload) <= LATE_CAP).ns
         nothing = _SplitCall(payload=payload, image=None, in_size=told.in_size, layout=told.layout, placed=told.placed)
         return self._ring_there(Kind.DEVICE_NULL, nothing).ns
@@ -325,6 +328,7 @@ class DeviceLaunch(Launch):
         if told.image is not None:
             for at, part in told.image.pieces():
                 device.write(source + at, part)
+        self._run_device.flush()  # the input is on the device by now, and the clock doesn't run yet
         device.synchronize()  # nothing of our own is left on it
         before_ns = time.perf_counter_ns()
         self._warmer.turn(self._core)
@@ -358,6 +362,12 @@ class DeviceLaunch(Launch):
         self._claim_ns = end.claim()
         whole = told.placed.joined(reply.out, there, told.layout.size) if told.out_size else reply.out
         return Reply(ns=reply.ns, status=reply.status, text=reply.text, out=whole)
+
+    def _flush(self) -> None:
+        try:
+            self._run_device.flush()
+        except driver.DriverError as error:
+            raise self._failed(error) from None
 
     def _look_at(self, out: int, places: tuple[int, int, int, int]) -> bytes:
         start, pitch, width, rows = places
@@ -408,6 +418,11 @@ class DeviceLaunch(Launch):
     def keep(self, index: int) -> None:
         """The last call counts."""
         self._claims.setdefault(index, []).append(self._claim_ns)
+
+    def take_back(self, counts: Mapping[int, int]) -> None:
+        """Of each case, only so many of the calls that counted until now count."""
+        for index, claims in self._claims.items():
+            del claims[counts.get(index, 0) :]
 
     def witness(self, name: PhaseName, times: Mapping[int, timing.LaunchTimes]) -> None:
         """What the runner claims about its calls, next to what the judge saw."""

@@ -367,6 +367,9 @@ class Launch:
     def keep(self, index: int) -> None:
         """The last call counts."""
 
+    def take_back(self, counts: Mapping[int, int]) -> None:
+        """Of each case, only so many of the calls that counted until now count."""
+
     def witness(self, name: PhaseName, times: Mapping[int, timing.LaunchTimes]) -> None:
         """What was observed about the calls that count, besides the judge's clock."""
 

@@ -12,6 +12,8 @@ from kbslurm_eval.shared import timing
 from kbslurm_eval.shared.program import harness_digest
 from kbslurm_eval.shared.wire import REPORT_CAP, WIRE_VERSION, Isolation, Report, VerdictName, commitment, dumps
 
+NOT_ON_A_PROCESSOR = "no caches are flushed where no device is used: each call's input is written by another process"
+
 
 def report_of(run: RunState, verdict: VerdictName, reason: str, started: int) -> Report:
     """The report of a run that has ended so."""
@@ -22,6 +24,8 @@ def report_of(run: RunState, verdict: VerdictName, reason: str, started: int) ->
         results.facts.update(run.device.told())
         if found := run.device.evidence():
             results.facts.setdefault("evidence", {}).update(found)
+    if manifest.mode != "test":
+        results.facts.setdefault("caches", {"flushed_bytes": 0, "why": NOT_ON_A_PROCESSOR})
     launched = results.launches > 0
     report = Report(
         version=WIRE_VERSION,
@@ -72,7 +76,8 @@ def report_of(run: RunState, verdict: VerdictName, reason: str, started: int) ->
 def _score(run: RunState) -> timing.Estimate | None:
     wanted = "ranked" if run.manifest.mode == "leaderboard" else "benchmark"
     found = [b.launch_medians_ns for b in run.results.benchmarks if b.phase == wanted]
-    return timing.combined(found, run.manifest.ranking_by) if found else None
+    planned = run.manifest.budget.launches
+    return timing.combined(found, run.manifest.ranking_by, planned) if found else None
 
 
 def _spread(run: RunState) -> dict[str, list[dict[str, float] | None]]:

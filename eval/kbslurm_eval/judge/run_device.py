@@ -8,6 +8,7 @@ from typing import Any
 
 from kbslurm_eval.cage.runners import CantStart
 from kbslurm_eval.device import call_parts, driver
+from kbslurm_eval.judge import clock_watch
 from kbslurm_eval.judge.ranks import world_of
 from kbslurm_eval.judge.reference import Prepared
 from kbslurm_eval.shared.wire import Manifest
@@ -32,7 +33,11 @@ class RunDevice:
     times: list[dict[str, Any]] = field(default_factory=list)
     idle_ns: int = IDLE_NS
     busy_before: bool = False
+    cold: bool = False
+    flushes: int = 0
+    clocks: clock_watch.ClockWatch = field(default_factory=clock_watch.ClockWatch)
     _device: driver.Device | None = None
+    _flushed: driver.Memory | None = None
 
     @property
     def facts(self) -> driver.DeviceInfo:
@@ -60,6 +65,12 @@ class RunDevice:
             try:
                 self._device = self.gpu.open(self.facts.index)
                 self._calibrate(self._device)
+                if self.cold and self.facts.flush_bytes:  # before a submission could have taken the memory
+                    self._flushed = self._device.allocate(self.facts.flush_bytes)
+            except driver.OutOfDeviceMemory:
+                raise CantStart(
+                    f"the device has too little memory free to flush its caches ({self.facts.flush_bytes >> 20} MiB)"
+                ) from None
             except driver.DriverError as error:
                 raise CantStart(f"the judge can't use the device: {error}") from None
         self._device.enter()
@@ -72,6 +83,25 @@ class RunDevice:
         device.free(scratch)
         self.busy_before = least > IDLE_NS
         self.idle_ns = max(IDLE_NS, 4 * least)
+
+    def flush(self) -> None:
+        """Where the problem is timed cold, push everything out of the device's caches."""
+        if not self.cold or self.alone:
+            return
+        device = self.device()
+        if self._flushed is not None:
+            self.flushes += 1
+            device.flush(self._flushed, self.flushes)
+
+    def _cold(self) -> dict[str, Any]:
+        """What a report says of the caches: how much was written before each call, or why nothing was."""
+        if not self.cold:
+            return {"flushed_bytes": 0, "why": "the problem is timed with whatever the call before left in the caches"}
+        if self.alone:
+            return {"flushed_bytes": 0, "why": "the submission has the device alone, so nobody else can flush it"}
+        if self._flushed is None:
+            return {"flushed_bytes": 0, "why": "the driver doesn't say how large the device's L2 cache is"}
+        return {"flushed_bytes": self.facts.flush_bytes, "why": ""}
 
     def copies(self, why: str) -> None:
         """From here on no memory is shared."""
@@ -86,7 +116,7 @@ class RunDevice:
             found.append(DEVICE_BUSY)
         if any(not one["agreed"] for one in self._summary()):
             found.append(TIMING_DISPUTED)
-        return found
+        return found + self.clocks.flags()
 
     def evidence(self) -> dict[str, str]:
         """What the flags rest on, in words."""
@@ -102,7 +132,7 @@ class RunDevice:
                     f"{one['phase']} {one['index']}: the runner claims {one['claimed_ns']:.0f} ns on the device, the "
                     f"judge's clock says {one['judge_ns']:.0f} ns"
                 )
-        return found
+        return found | self.clocks.evidence()
 
     def told(self) -> dict[str, Any]:
         """For the report."""
@@ -112,9 +142,9 @@ class RunDevice:
         told = {
             "kind": facts.kind, "name": facts.name, "pci": facts.pci, "uuid": facts.uuid, "driver": facts.version,
             "transport": "shared memory" if self.shares else "host copies", "calls": self.calls, "busy": self.busy,
-            "times": self._summary(),
+            "times": self._summary(), "clocks": self.clocks.told(),
         }  # fmt: skip
-        return {"device": told}
+        return {"device": told, "caches": self._cold()}
 
     def _summary(self) -> list[dict[str, Any]]:
         """Of each case over its launches: the device time that was claimed, what the judge saw, whether most agree."""
@@ -162,4 +192,6 @@ def device_of(manifest: Manifest) -> tuple[RunDevice | None, str]:
     elif not facts.exportable:
         why = "the device's driver can't export memory to another process"
     choice = call_parts.DeviceChoice(arrays=arrays, native=manifest.lang == "cu", tensors=facts.exclusive)
-    return RunDevice(gpu=found, choice=choice, shares=not why, why=why), ""
+    cold = manifest.config.get("cold") is True
+    clocks = clock_watch.watch(facts.kind, facts.pci)
+    return RunDevice(gpu=found, choice=choice, shares=not why, why=why, cold=cold, clocks=clocks), ""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kbslurm_eval.cage.runners import Runners
 from kbslurm_eval.judge.builds import Builds
+from kbslurm_eval.judge.clock_watch import ClockWatch
 from kbslurm_eval.judge.heartbeat import Heartbeat
 from kbslurm_eval.judge.launch import Allowance
 from kbslurm_eval.judge.reference import Case, Reference, derived_seed
@@ -59,6 +61,18 @@ class RunState:
     rival_allowances: dict[int, Allowance] = field(default_factory=dict)
     loaded_reference: Reference | RankReference | None = None
     device: RunDevice | None = None
+    no_clocks: ClockWatch = field(default_factory=ClockWatch)
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def left_s(self) -> float:
+        """What is left of the whole run's time."""
+        return self.manifest.limits.total_s - (time.monotonic() - self.began)
+
+    @property
+    def clocks(self) -> ClockWatch:
+        """The clocks of the device that is used, if one is."""
+        return self.device.clocks if self.device is not None and self.device.needed else self.no_clocks
 
     @property
     def reference(self) -> Reference | RankReference:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import gc
+import math
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from kbslurm_eval.cage.runners import CantStart
-from kbslurm_eval.judge import finals
+from kbslurm_eval.judge import clock_watch, finals
 from kbslurm_eval.judge.call_checks import CallChecks
 from kbslurm_eval.judge.launch import Allowance, Launch
 from kbslurm_eval.judge.launches import Launches
@@ -65,12 +67,21 @@ class TimedPhase:
         fault: Rejected | None = None
         sources = finals.rivals_of(manifest.config) if name == "ranked" else []
         self._rivals = finals.Rivals(sources=sources) if sources else None
+        longest = _Longest()
+        number = 0
         try:
-            for number in range(launches):
-                times, at, fault = self._measured(name, cases, calls, number, allowance)
+            while number < launches and (number < manifest.budget.launches or self._has_time(longest, allowance)):
+                with longest.launch(allowance):
+                    times, at, fault = self._measured(name, cases, calls, number, allowance)
                 if fault is not None:
                     return fault
                 self._run.results.samples += [timing.of_launch(name, n, number, found) for n, found in times.items()]
+                number += 1
+                if name == "ranked" and number == manifest.budget.launches and self._rivals is None:
+                    launches = self._launches_asked(timed, number)
+                    self._run.heartbeat.of += (launches - number) * (sum(calls.values()) + len(cases) * WARM_UPS)
+            self._run.results.budget[name]["launches"] = number
+            self._tell_precision(name, timed, launches, number)
         except Rejected as rejected:
             fault = rejected
             raise
@@ -81,8 +92,52 @@ class TimedPhase:
             for case in cases:
                 mine = fault if case.index == at.index else None
                 seen = timing.nets(self._run.results.samples, name, case.index)
-                self._run.results.benchmarks.append(_benchmark(name, case, seen, mine, fault, launches))
+                self._run.results.benchmarks.append(self._benchmark(name, case, seen, mine, fault))
         return None
+
+    def _launches_asked(self, timed: Sequence[int], planned: int) -> int:
+        """How many launches the board's precision calls for, by the spread of the planned ones."""
+        budget = self._run.manifest.budget
+        return timing.launches_for(budget.precision, self._scores(timed), max(planned, budget.most_launches))
+
+    def _scores(self, timed: Sequence[int]) -> list[float]:
+        """Each launch's score in the ranked phase."""
+        found = [timing.paired(timing.nets(self._run.results.samples, "ranked", index)) for index in timed]
+        return timing.launch_scores(found, self._run.manifest.ranking_by)
+
+    def _has_time(self, longest: _Longest, allowance: Allowance) -> bool:
+        """Whether one more launch fits into what is left, and the hidden cases after it."""
+        before = sum(p.ended_at_ns - p.started_at_ns for p in self._run.results.phases if p.name == "test") / 1e9
+        return allowance.left_s > 1.5 * longest.theirs_s and self._run.left_s > 1.5 * (longest.whole_s + before)
+
+    def _tell_precision(self, name: PhaseName, timed: Sequence[int], asked: int, had: int) -> None:
+        """What was asked for and what came of it, where a precision was asked for."""
+        budget = self._run.manifest.budget
+        if name != "ranked" or budget.precision <= 0 or had < 2:
+            return
+        found = timing.interval(self._scores(timed), budget.launches)
+        reached = math.sqrt(found.high / found.low) - 1
+        why = ""
+        if self._rivals is not None:
+            why = "a final has as many launches as are planned"
+        elif had < asked:
+            why = "the time limits allow no more launches"
+        elif reached > budget.precision * (1 + 1e-9):
+            why = f"{asked} launches are the most" if asked >= budget.most_launches else "later launches scattered more"
+        told = {"asked": budget.precision, "reached": reached, "launches": had, "why": why}
+        self._run.results.facts["precision"] = told
+
+    def _benchmark(
+        self, name: PhaseName, case: Case, nets: list[timing.Net], mine: Rejected | None, any_fault: Rejected | None
+    ) -> BenchmarkResult:
+        passed = BenchmarkResult(phase=name, index=case.index, spec=case.spec, status="pass")
+        had = self._run.results.budget[name]["launches"]
+        if any_fault is not None or len(nets) < had:
+            if mine is None:
+                return replace(passed, status="skipped")
+            said = mine.bare_reason if name in SECRET and mine.verdict != "violation" else mine.said
+            return replace(passed, status=status_of(mine), message=clean(said, MESSAGE_CAP))
+        return replace(passed, **timing.figures(nets, self._run.manifest.budget.launches))
 
     def _pace(self, name: PhaseName, case: Case) -> Pace:
         """How long the problem's own code takes for one call of this case, and the input for its null calls."""
@@ -105,7 +160,7 @@ class TimedPhase:
         manifest = self._run.manifest
         budget = manifest.budget
         # What can't be archived isn't measured: the service computes every figure again from the samples.
-        rows = 2 * 2 * budget.launches * len(manifest.benchmarks)
+        rows = 2 * 2 * max(budget.launches, budget.most_launches) * len(manifest.benchmarks)
         most = max(1, min(budget.max_calls, SAMPLES_CAP // rows))
         each_s = pace.answer_s + pace.around_s
         return timing.budgeted_calls(
@@ -166,7 +221,7 @@ class TimedPhase:
             base, base_times = self._baseline(name, patterns)
         try:
             if base is not None and self._run.device_alone:
-                self._base_alone(name, plan, number, base, base_times)
+                self._base_alone(name, plan, calls, number, base, base_times, allowance)
                 base.close()
                 base = None
                 for _, wrong in self._calls.checked_late(name):
@@ -177,10 +232,15 @@ class TimedPhase:
                 self._launches.hand_over(launch, self._run.manifest)
                 rivals = self._rival_launches(name, patterns)
             counts = dict.fromkeys(times, 0)
+
+            def taken() -> _Taken:
+                rows = [times, base_times, *(rivals.times.values() if rivals is not None else ())]
+                return _Taken(rows, launch)
+
             with _quiet():
-                for step, at in enumerate(plan):
+                for step, at in enumerate(self._steadily(plan, allowance, taken)):
                     count = counts[at.index]
-                    kept = count >= WARM_UPS
+                    kept = count >= WARM_UPS and len(times[at.index].calls_ns) < calls[at.index]
                     if base is not None and step % 2:  # candidate, baseline, baseline, candidate, and so on
                         self._base_call(name, at, (number, count), base, base_times, kept)
                     fault, ns = self._calls.one_call(name, at, self._run.seed(name, at, number, count), launch)
@@ -245,17 +305,40 @@ class TimedPhase:
         self,
         name: PhaseName,
         plan: Sequence[Case],
+        calls: Mapping[int, int],
         number: int,
         base: Launch,
         times: dict[int, timing.LaunchTimes],
+        allowance: Allowance,
     ) -> None:
         """All of the baseline's calls before the candidate starts, on a device that only one process may use."""
         counts = dict.fromkeys(times, 0)
         with _quiet():
-            for at in plan:
+            for at in self._steadily(plan, allowance, lambda: _Taken([times], base)):
                 count = counts[at.index]
-                self._base_call(name, at, (number, count), base, times, count >= WARM_UPS)
+                kept = count >= WARM_UPS and len(times[at.index].calls_ns) < calls[at.index]
+                self._base_call(name, at, (number, count), base, times, kept)
                 counts[at.index] += 1
+
+    def _steadily(self, plan: Sequence[Case], allowance: Allowance, taken: Callable[[], _Taken]) -> Iterator[Case]:
+        """The plan's cases in order. Where the device's clocks didn't hold during a batch of them, what was taken is
+        taken back and they come again at the end, as far as the budget and the submission's time allow."""
+        size, watch = clock_watch.BATCH, self._run.clocks
+        todo = deque(plan[at : at + size] for at in range(0, len(plan), size))
+        again = math.ceil(clock_watch.AGAIN_SHARE * len(todo))
+        while todo:
+            batch, before, left_s = todo.popleft(), taken(), allowance.left_s
+            with watch.batch() as one:
+                yield from batch
+            # once more only if that fits into the time that is left
+            if one.disturbed and again > 0 and allowance.left_s > 2 * (left_s - allowance.left_s):
+                watch.discard(len(batch))
+                before.take_back()
+                todo.append(batch)
+                again -= 1
+                self._run.heartbeat.of += len(batch)
+            elif one.disturbed:
+                watch.kept_batches += 1
 
     def _rival_launches(self, name: PhaseName, patterns: dict[int, Prepared]) -> finals.RivalLaunches | None:
         """The rivals' runners for one launch, where this is a final."""
@@ -321,21 +404,37 @@ def _nulls(launch: Launch, patterns: dict[int, Prepared]) -> dict[int, timing.La
     return times
 
 
-def _benchmark(
-    name: PhaseName,
-    case: Case,
-    nets: list[timing.Net],
-    mine: Rejected | None,
-    any_fault: Rejected | None,
-    launches: int,
-) -> BenchmarkResult:
-    passed = BenchmarkResult(phase=name, index=case.index, spec=case.spec, status="pass")
-    if any_fault is not None or len(nets) < launches:
-        if mine is None:
-            return replace(passed, status="skipped")
-        said = mine.bare_reason if name in SECRET and mine.verdict != "violation" else mine.said
-        return replace(passed, status=status_of(mine), message=clean(said, MESSAGE_CAP))
-    return replace(passed, **timing.figures(nets))
+class _Taken:
+    """The samples that there are now, so that those of the batch that follows can be taken back."""
+
+    def __init__(self, rows: Iterable[Mapping[int, timing.LaunchTimes]], launch: Launch) -> None:
+        every = [(index, times) for row in rows for index, times in row.items()]
+        lists = [found for _, times in every for found in (times.calls_ns, times.null_ns)]
+        self._marks = [(found, len(found)) for found in lists]
+        self._launch = launch
+        self._kept = {index: len(times.calls_ns) for index, times in reversed(every)}
+
+    def take_back(self) -> None:
+        """None of what came since counts."""
+        for found, many in self._marks:
+            del found[many:]
+        self._launch.take_back(self._kept)
+
+
+@dataclass(kw_only=True)
+class _Longest:
+    """What the longest launch of a phase took: of the submission's time, and in all."""
+
+    theirs_s: float = 0.0
+    whole_s: float = 0.0
+
+    @contextmanager
+    def launch(self, allowance: Allowance) -> Iterator[None]:
+        """One launch."""
+        began, left_s = time.monotonic(), allowance.left_s
+        yield
+        self.theirs_s = max(self.theirs_s, left_s - allowance.left_s)
+        self.whole_s = max(self.whole_s, time.monotonic() - began)
 
 
 @contextmanager

@@ -139,27 +139,48 @@ def paired(nets: Sequence[Net]) -> list[float]:
     return [n.median_ns if base is None or n.baseline_ns is None else n.median_ns / n.baseline_ns * base for n in nets]
 
 
-def interval(values: Sequence[float]) -> Estimate:
-    """The mean of the logarithms and its t interval; of one value only itself."""
+def interval(values: Sequence[float], planned: int = 0) -> Estimate:
+    """The mean of the logarithms and its t interval; of one value only itself.
+
+    `planned`: how many values were decided on beforehand, if more were added because those scattered. The number of all
+    then depends on their spread, so the spread of all would make too narrow an interval: that of the planned ones and
+    their degrees of freedom count, as in Stein's two-stage procedure, where the others don't show a wider one.
+    """
     logs = [math.log(v) for v in values]
     centre = statistics.fmean(logs)
     half = t95(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else 0.0
+    if 1 < planned < len(logs):
+        half = max(half, t95(planned - 1) * statistics.stdev(logs[:planned]) / math.sqrt(len(logs)))
     value = math.exp(centre)
     return Estimate(value=value, low=min(value, math.exp(centre - half)), high=max(value, math.exp(centre + half)))
 
 
-def combined(per_case: Sequence[Sequence[float]], ranking_by: Literal["last", "mean", "geom"]) -> Estimate:
+def combined(per_case: Sequence[Sequence[float]], ranking_by: RankingBy, planned: int = 0) -> Estimate:
     """The score over all cases: combined within each launch, then over launches, so that what a launch shares stays
-    in it."""
+    in it. `planned` as for an interval."""
+    return interval(launch_scores(per_case, ranking_by), planned)
+
+
+def launch_scores(per_case: Sequence[Sequence[float]], ranking_by: RankingBy) -> list[float]:
+    """Each launch's score over all cases."""
     launches = list(zip(*per_case, strict=True))
     match ranking_by:
         case "last":
-            each = [launch[-1] for launch in launches]
+            return [launch[-1] for launch in launches]
         case "mean":
-            each = [statistics.fmean(launch) for launch in launches]
+            return [statistics.fmean(launch) for launch in launches]
         case "geom":
-            each = [math.exp(statistics.fmean(map(math.log, launch))) for launch in launches]
-    return interval(each)
+            return [math.exp(statistics.fmean(map(math.log, launch))) for launch in launches]
+
+
+def launches_for(precision: float, scores: Sequence[float], most: int) -> int:
+    """How many launches give an interval of ± this fraction, by the spread of these first ones (Stein): never fewer
+    than these, never more than `most`. Decided once, by their spread alone, so that nobody stops at a lucky moment."""
+    if precision <= 0 or len(scores) < 2:
+        return len(scores)
+    spread = statistics.stdev(map(math.log, scores))
+    needed = math.ceil((t95(len(scores) - 1) * spread / math.log1p(precision)) ** 2)
+    return max(len(scores), min(needed, most))
 
 
 def budgeted_calls(
@@ -197,12 +218,12 @@ def nets(samples: Sequence[LaunchSamples], phase: PhaseName, index: int, rival: 
     return [net(_times(s)) for s in sorted(mine, key=lambda s: s.launch)]
 
 
-def figures(found: Sequence[Net]) -> dict[str, Any]:
-    """Every figure of one case's BenchmarkResult, by name."""
+def figures(found: Sequence[Net], planned: int = 0) -> dict[str, Any]:
+    """Every figure of one case's BenchmarkResult, by name. `planned` as for an interval."""
     medians = paired(found)
     raw = [n.samples_ns for n in found]
     every = [max(value, LEAST_NS) for launch in raw for value in launch]
-    estimate = interval(medians)
+    estimate = interval(medians, planned)
     flags = [] if is_resolved(found) else [UNRESOLVED]
     if len(found) == 1:
         flags.append(ONE_LAUNCH)
@@ -228,7 +249,7 @@ def figures(found: Sequence[Net]) -> dict[str, Any]:
         "null_sd_ns": statistics.median(n.null_sd_ns for n in found),
     }
     if each is not None:
-        ratio = interval(each)
+        ratio = interval(each, planned)
         told |= {"ratio": ratio.value, "ratio_low": ratio.low, "ratio_high": ratio.high}
     return told
 
@@ -253,7 +274,9 @@ def components(found: Sequence[Net]) -> dict[str, float] | None:
     return {"between": math.sqrt(max(0.0, between)), "within": math.sqrt(within)}
 
 
-def in_units(cases: Sequence[Sequence[Net]], b_ref_ns: Sequence[float], ranking_by: RankingBy) -> Estimate:
+def in_units(
+    cases: Sequence[Sequence[Net]], b_ref_ns: Sequence[float], ranking_by: RankingBy, planned: int = 0
+) -> Estimate:
     """The score over cases in units of the reference times: B_ref x exp(mean over launches of log(t / t_baseline)),
     combined within each launch, with the t interval over launches. ValueError without a baseline."""
     per_case = []
@@ -262,7 +285,7 @@ def in_units(cases: Sequence[Sequence[Net]], b_ref_ns: Sequence[float], ranking_
         if each is None or not unit > 0:
             raise ValueError("no baseline was measured beside it")
         per_case.append([ratio * unit for ratio in each])
-    return combined(per_case, ranking_by)
+    return combined(per_case, ranking_by, planned)
 
 
 def measured_cases(cases: int, phase: PhaseName, ranking_by: RankingBy) -> range:
@@ -276,12 +299,12 @@ def that_count(results: Sequence[BenchmarkResult], phase: PhaseName, ranking_by:
     return mine[-1:] if ranking_by == "last" else mine
 
 
-def disagreement(result: BenchmarkResult, found: Sequence[Net]) -> str | None:
+def disagreement(result: BenchmarkResult, found: Sequence[Net], planned: int = 0) -> str | None:
     """The first figure that doesn't follow from the samples, or None."""
     if not found:
         return "has no samples"
     said: Mapping[str, Any] = vars(result)
-    for name, value in figures(found).items():
+    for name, value in figures(found, planned).items():
         if not _same(said[name], value):
             return f"says {name} = {said[name]!r}, its samples say {value!r}"
     return None

@@ -65,12 +65,18 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """How much is measured: fixed before the first call, never shortened by what is seen."""
+    """How much is measured: fixed before the first call, never shortened by what is seen.
+
+    With a `precision` (a fraction of the score; 0: none is asked for) the ranked phase adds launches until the score's
+    interval is that narrow, `most_launches` in all.
+    """
 
     launches: int = 5
     calls: int = 30
     max_calls: int = 300
     target_s: float = 0.5
+    precision: float = 0.0
+    most_launches: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

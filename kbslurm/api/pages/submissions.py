@@ -18,7 +18,7 @@ from kbslurm.api.pages.visitors import Offset, Visitors, form_of, to_login
 from kbslurm.api.parameters import Gpu, Number
 from kbslurm.api.routes.artifacts import FileName, download
 from kbslurm.api.standings_cache import StandingsCache
-from kbslurm.domain import access, measure, physics
+from kbslurm.domain import access, conditions, measure, physics
 from kbslurm.domain.amounts import score
 from kbslurm.domain.verdict import why_unranked
 from kbslurm.domain.waterfall import waterfall
@@ -133,6 +133,7 @@ def _run(run: RunView, mode: str) -> dict[str, Any]:
         "not_ranked": why_unranked(verdict, mode),
         "score": shown,
         "light": physics.light_in_words(detail) if shown else "",
+        "conditions": conditions.in_words(detail),
         "went": run.went,
         "waits": run.waits_for,
         "given_up": run.given_up,

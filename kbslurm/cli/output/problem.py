@@ -17,6 +17,13 @@ def print_problem(found: Mapping[str, Any]) -> None:
         console.print(escape(found["description"].rstrip()), soft_wrap=True)
     counts = f"{len(found['tests'])} tests, {len(found['benchmarks'])} benchmarks, {found['hidden']} hidden cases"
     console.print(f"{counts}; ranked by {found['ranking_by']}")
+    budget, cold = found["budget"], "cold" if found["cold"] in ("default", "yes") else "with warm caches"
+    many = f"{budget['launches']} launches" + (
+        f" or as many as ±{100 * budget['precision']:g} % takes, {budget['most_launches']} at most"
+        if budget.get("precision")
+        else ""
+    )
+    console.print(f"timed {cold} on a GPU, in {many}")
     limits = found["limits"]
     console.print(
         f"limits: test {limits['test_s']:g} s, benchmark {limits['benchmark_s']:g} s, "

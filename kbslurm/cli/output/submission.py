@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kbslurm.cli.output.printing import coloured, escape, out, when
-from kbslurm.domain import access, physics
+from kbslurm.domain import access, conditions, physics
 from kbslurm.domain.amounts import score, span
 from kbslurm.domain.verdict import why_unranked
 
@@ -87,6 +87,8 @@ def print_submission(view: SubmissionView) -> None:
         if run.went:
             console.print(f"      [dim]ran elsewhere: {escape(run.went)}[/]", soft_wrap=True)
         for line in run.given_up:
+            console.print(f"      [dim]{escape(line)}[/]", soft_wrap=True)
+        for line in conditions.in_words(run.verdict.detail if run.verdict else None):
             console.print(f"      [dim]{escape(line)}[/]", soft_wrap=True)
         for line in _failures(run):
             console.print(f"      {escape(line)}", soft_wrap=True)

@@ -2,6 +2,7 @@
 #SBATCH --partition=gpu
 #SBATCH --gres=gpu:h100:1
 #SBATCH --gpu-freq=high
+#SBATCH --comment=contest
 #SBATCH --exclude=n7,n8
 #SBATCH --job-name=kb-abcdefghijklmnopqrstuvwxyz
 #SBATCH --nodes=1 --ntasks=1 --cpus-per-task=8
