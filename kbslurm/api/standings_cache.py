@@ -141,4 +141,5 @@ def row_json(board: Board, gpu: str, row: Standing) -> dict[str, Any]:
         "tied_with": list(row.tied_with),
         "best_rank": row.best_rank,
         "worst_rank": row.worst_rank,
+        "ranks": list(row.ranks),
     }

@@ -125,6 +125,7 @@ class StandingInfo:
     low_s: float = field(metadata=named("interval", itemgetter(0)))
     high_s: float = field(metadata=named("interval", itemgetter(1)))
     at: datetime = field(metadata=named("submission_time"))
+    ranks: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,7 +61,8 @@ class FinalTold(Shape):
 
 class Standing(Shape):
     """One line of a leaderboard; `interval` is the measurement's, `tied_with` the ranks that it is tied with within
-    measurement error (the nearest fifty), `best_rank` and `worst_rank` the range of possible ranks."""
+    measurement error (the nearest fifty), `best_rank` and `worst_rank` the range that these ties allow. `ranks` is the
+    first and last rank that it can have with 95 % confidence for all rows at once."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -80,6 +81,7 @@ class Standing(Shape):
                 "tied_with": [2],
                 "best_rank": 1,
                 "worst_rank": 2,
+                "ranks": [1, 2],
             }
         },
     )
@@ -96,6 +98,7 @@ class Standing(Shape):
     tied_with: list[int]
     best_rank: int
     worst_rank: int
+    ranks: list[int]
 
 
 class PlaceRow(Shape):

@@ -5,6 +5,10 @@ the difference of their logarithms contains zero, or where they differ by no mor
 pairs, of which one in twenty would be separated by chance; for those, Holm's procedure is stricter, so that on 19
 boards out of 20 no pair is separated by chance. The order is still total (score, then the earlier submission), since a
 table has rows; `tied_with` has the ties.
+
+Ties are about two entries. A rank is about all of them, so each row also has a set of ranks, such that on 19 boards out
+of 20 every row's true rank is in its set: the pairs of the whole board are tested together (Bonferroni; Holm where they
+are few), as far as intervals cover what differs between runs.
 """
 
 from __future__ import annotations
@@ -66,12 +70,14 @@ class Entry:
 @dataclass(frozen=True, kw_only=True)
 class Standing:
     """One line of a leaderboard. `tied_with` are the ranks that it is tied with within measurement error, at most the
-    nearest `TIES_TOLD`; `best_rank` and `worst_rank` limit the ranks that the measurements allow."""
+    nearest `TIES_TOLD`; `best_rank` and `worst_rank` limit the ranks that its own ties allow, `ranks` those that it can
+    have with 95 % confidence for all rows at once."""
 
     rank: int
     tied_with: tuple[int, ...]
     best_rank: int
     worst_rank: int
+    ranks: tuple[int, int]
     entry: Entry
 
 
@@ -94,7 +100,10 @@ class Ranking(Sequence[Standing]):
         self._doubts = [_half_width(row) for row in self.entries]
         self._widest = [_largest(self._doubts[n : n + BLOCK]) for n in range(0, len(self.entries), BLOCK)]
         self._most = _largest(self._widest)
+        self._narrowest = [min(self._doubts[n : n + BLOCK]) for n in range(0, len(self.entries), BLOCK)]
         self._apart = _apart(self.entries[:TOP])
+        pairs = max(1, len(self.entries) * (len(self.entries) - 1) // 2)
+        self._beyond = {degrees: _quantile(ALPHA / pairs, degrees) for degrees in (4, 6, 8)}
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -119,6 +128,7 @@ class Ranking(Sequence[Standing]):
             tied_with=tuple(sorted(other + 1 for other in told)),
             best_rank=min((row, *near, *far)) + 1,
             worst_rank=max((row, *near, *far)) + 1,
+            ranks=self._ranks(row),
             entry=self.entries[row],
         )
 
@@ -142,6 +152,40 @@ class Ranking(Sequence[Standing]):
             if abs(self._logs[nearest] - self._logs[row]) <= self._reach(row, self._widest[block]):
                 yield from (other for other in part if self._ties(row, other))
             here = beyond
+
+    def _ranks(self, row: int) -> tuple[int, int]:
+        """The first and the last rank of its set."""
+        if len(self) <= TOP:
+            sure = [n for n in range(len(self)) if (row, n) in self._apart and self._gap(row, n) > LEAST_DIFFERENCE]
+            ahead = sum(n < row for n in sure)
+            return 1 + ahead, len(self) - (len(sure) - ahead)
+        first = next(self._in_doubt(row, range(row)), row)
+        last = next(self._in_doubt(row, range(len(self) - 1, row, -1)), row)
+        return first + 1, last + 1
+
+    def _in_doubt(self, row: int, where: range) -> Iterator[int]:
+        """The rows among these, in order, that may be equal to it when all pairs of the board are tested together."""
+        step, here = where.step, where.start
+        while here in where:
+            block = here // BLOCK
+            beyond = (block + 1) * BLOCK if step > 0 else block * BLOCK - 1
+            part = range(here, min(beyond, where.stop) if step > 0 else max(beyond, where.stop), step)
+            widest, narrowest = self._widest[block], self._narrowest[block]
+            degrees = min(_freedom(self._doubts[row], wide) for wide in (widest, narrowest))
+            if self._gap(row, part[-1]) <= self._together(degrees, self._doubts[row], widest) + CLOSE:
+                yield from (other for other in part if not self._surely_apart(row, other))
+            here = beyond
+
+    def _surely_apart(self, row: int, other: int) -> bool:
+        one, two = self._doubts[row], self._doubts[other]
+        return self._gap(row, other) > self._together(_freedom(one, two), one, two)
+
+    def _together(self, degrees: int, one: float, other: float) -> float:
+        """The largest difference of two with these half-widths that can be chance on a board of this size."""
+        return max(LEAST_DIFFERENCE, self._beyond[degrees] * math.hypot(one, other) / t95(DEGREES))
+
+    def _gap(self, row: int, other: int) -> float:
+        return abs(self._logs[other] - self._logs[row])
 
     def _reach(self, row: int, widest: float) -> float:
         """Slightly beyond the uncertainty: `_ties` decides about the rows at its edge."""
@@ -186,8 +230,27 @@ def _luck(one: Timed, other: Timed) -> float:
     difference, doubt = _difference(one, other), math.hypot(first, second)
     if doubt == 0:
         return 0.0 if difference > 0 else 1.0
-    freedom = DEGREES * doubt**4 / (first**4 + second**4)
-    return _two_sided(difference / doubt, 2 * int(freedom / 2 + 1e-9))
+    return _two_sided(difference / doubt, _freedom(first, second))
+
+
+def _freedom(one: float, other: float) -> int:
+    """The degrees of freedom of the difference of two with these half-widths (Welch), rounded down to an even one."""
+    large = max(one, other)
+    if large == 0 or math.isinf(large):
+        return DEGREES
+    share = (min(one, other) / large) ** 2  # free of underflow
+    return 2 * int(DEGREES * (1 + share) ** 2 / (1 + share**2) / 2 + 1e-9)
+
+
+def _quantile(luck: float, degrees: int) -> float:
+    """The t that two equals exceed with this probability."""
+    low, high = 0.0, 1.0
+    while _two_sided(high, degrees) > luck:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _two_sided(middle, degrees) > luck else (low, middle)
+    return high
 
 
 def _two_sided(t: float, degrees: int) -> float:

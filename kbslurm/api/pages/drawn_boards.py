@@ -208,4 +208,5 @@ def _standing(row: Standing) -> dict[str, Any]:
     entry = row.entry
     tied = f"{row.best_rank}–{row.worst_rank}" if row.tied_with else ""
     shown = score(entry.score_s, entry.low_s, entry.high_s)
-    return {"rank": row.rank, "tied": tied, "person": entry.person, "score": shown, "at": entry.at}
+    ranks = "" if row.ranks[0] == row.ranks[1] else f"{row.ranks[0]}–{row.ranks[1]}"
+    return {"rank": row.rank, "tied": tied, "ranks": ranks, "person": entry.person, "score": shown, "at": entry.at}

@@ -90,5 +90,6 @@ def _standing(place: StandingInfo) -> boards.Standing:
         tied_with=place.tied_with,
         best_rank=place.best_rank,
         worst_rank=place.worst_rank,
+        ranks=place.ranks,
         entry=entry,
     )
