@@ -3,15 +3,18 @@ to get it; in CI they fail instead."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -148,6 +151,12 @@ ROOT = Service(
     there=lambda: os.geteuid() == 0,
     otherwise="`sudo make test`",
 )
+MEMORY_GROUPS = Service(
+    name="memory control groups",
+    why="the kernel ends processes there for want of memory",
+    there=lambda: os.geteuid() == 0 and _memory_groups() is not None,
+    otherwise="`sudo make test` where /sys/fs/cgroup can be written to",
+)
 CLUSTER: Service = Service(
     name="a test cluster",
     why="a real Slurm with real Apptainer, built from nothing on a Debian-like machine",
@@ -166,7 +175,7 @@ GVISOR: Service = Service(
 )
 OF_MAKE_TEST = (
     *(GIT, MAKE, PYTHON, DASH, SHELLCHECK, GXX, NVCC, CHROMIUM),
-    *(POSTGRES, USER_NAMESPACES, LANDLOCK, ROOT, CLUSTER, GVISOR),
+    *(POSTGRES, USER_NAMESPACES, LANDLOCK, ROOT, MEMORY_GROUPS, CLUSTER, GVISOR),
 )
 
 # What only the special targets collect tests for.
@@ -179,6 +188,40 @@ TORCH = Service(
     otherwise=f"{sys.executable} -m pip install torch",
 )
 SERVICES = {one.name: one for one in (*OF_MAKE_TEST, NINJA, GPU, TORCH)}
+
+
+def _memory_groups() -> Path | None:
+    """The folder below which groups with a memory limit can be made."""
+    for place, sign in ((Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"), (Path("/sys/fs/cgroup"), "")):
+        given = (place / sign).exists() if sign else "memory" in _read(place / "cgroup.subtree_control").split()
+        if given and os.access(place, os.W_OK):
+            return place
+    return None
+
+
+def _read(file: Path) -> str:
+    with contextlib.suppress(OSError):
+        return file.read_text()
+    return ""
+
+
+@contextlib.contextmanager
+def memory_group(name: str) -> Iterator[Path]:
+    """A control group of this name, with nobody in it; whoever is left in it at the end is killed."""
+    above = _memory_groups()
+    assert above is not None
+    place = above / name
+    place.mkdir()
+    try:
+        yield place
+    finally:
+        deadline = time.monotonic() + 20
+        while left := _read(place / "cgroup.procs").split():
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+            assert time.monotonic() < deadline, f"{left} can't be ended"
+        place.rmdir()
 
 
 # ---------------------------------------------------------------------------------------------------- room to work in

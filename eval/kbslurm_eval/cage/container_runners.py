@@ -57,6 +57,7 @@ from typing import Any
 from kbslurm_eval.cage import places
 from kbslurm_eval.cage.core_warmer import CoreWarmer
 from kbslurm_eval.cage.held_memory import HeldMemory
+from kbslurm_eval.cage.limits import GOES_FIRST, SPARED
 from kbslurm_eval.cage.process_tree import ProcessTree
 from kbslurm_eval.cage.processes import has_ended, send_signal
 from kbslurm_eval.cage.runner_log import RunnerLog
@@ -76,7 +77,7 @@ class ContainerRunners:
         facts = _read_facts(folder / "facts")
         self.means = facts.get("container", "container")
         self.container = facts.get("exclusive") == "1"
-        self.profiler, self.profiling = facts.get("profiler", ""), False
+        self.profiler, self.profiling, self.spared = facts.get("profiler", ""), False, False
         self.image: Mapping[str, str] = {name: facts[name] for name in IMAGE_FACTS if facts.get(name)}
         self.notes: Sequence[str] = (
             (f"all that a runner may write: {facts['scratch']}",) if facts.get("scratch") else ()
@@ -102,7 +103,14 @@ class ContainerRunners:
             "processes": self._limits.processes,
             "file_bytes": self._limits.file_bytes,
         }
-        return {"supervised": True, "limits": limits, "inet": self.ranks > 1, "places": places.WRITABLE_BY_ALL}
+        score = SPARED if self.spared else GOES_FIRST
+        return {
+            "supervised": True,
+            "limits": limits,
+            "oom_score": score,
+            "inet": self.ranks > 1,
+            "places": places.WRITABLE_BY_ALL,
+        }
 
     def start(self, folder: Path, place: Path | None = None) -> Runner:
         """Ask the script for the container of this link and wait until it has started."""

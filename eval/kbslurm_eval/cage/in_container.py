@@ -10,8 +10,8 @@ from typing import Any
 
 from kbslurm_eval.cage import seen_inside
 from kbslurm_eval.cage.kernel import NEW_NS, NEW_USER, libc_call
-from kbslurm_eval.cage.limits import gpu_devices, set_limits
-from kbslurm_eval.cage.mounts import fix_devices
+from kbslurm_eval.cage.limits import GOES_FIRST, gpu_devices, set_limits, set_oom_score
+from kbslurm_eval.cage.mounts import fix_devices, fix_proc
 from kbslurm_eval.cage.syscall_filter import put_on_seccomp, seccomp_filter
 from kbslurm_eval.cage.users import drop_capabilities, map_ids
 
@@ -27,6 +27,7 @@ def put_on_inner_cage(told: Mapping[str, Any], folder: str) -> None:
     with contextlib.suppress(OSError):
         os.setsid()
     set_limits(told["limits"], own_namespace=False, gpu=bool(gpu_devices()))
+    set_oom_score(int(told.get("oom_score", GOES_FIRST)))
     _leave_the_first_process()
     try:
         gpu, inet = bool(gpu_devices()), bool(told.get("inet"))
@@ -45,15 +46,16 @@ def _leave_the_first_process() -> None:
     with contextlib.suppress(OSError):
         libc_call("unshare", NEW_USER)
         map_ids(os.getpid(), f"{uid} {uid} 1\n", f"{gid} {gid} 1\n")
-        _fix_devices()
+        _fix_mounts()
         drop_capabilities()
 
 
-def _fix_devices() -> None:
+def _fix_mounts() -> None:
     """The container's devices are the node's own: their times would outlive the run. Whether they are closed is looked
-    at as well."""
+    at as well. And /proc is where a process could say that the kernel should end others first."""
     with contextlib.suppress(OSError):
         given = os.stat("/proc/self/ns/mnt").st_ino
         libc_call("unshare", NEW_NS)
         seen_inside.containers_own["mnt"] = given  # one's own mounts confine nothing
         fix_devices()
+        fix_proc()

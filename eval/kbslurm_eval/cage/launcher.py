@@ -41,7 +41,7 @@ from kbslurm_eval.cage.kernel import (
     libc_call,
     prctl,
 )
-from kbslurm_eval.cage.limits import set_limits
+from kbslurm_eval.cage.limits import set_limits, set_oom_score
 from kbslurm_eval.cage.mounts import enter_root, make_root
 from kbslurm_eval.cage.places import CPU_SHARE, DEVICES, ETC, ETC_BELOW
 from kbslurm_eval.cage.processes import parent_of_this
@@ -162,6 +162,7 @@ def _keep(said: int, launcher: int) -> None:
 
 def _become_runner(spec: dict[str, Any], caged: bool, root: bool) -> None:
     os.setsid()
+    set_oom_score(spec["oom_score"])
     if caged:
         enter_root(spec["root"])
     log, said = int(spec["log_fd"]), int(spec["said_fd"])

@@ -20,7 +20,7 @@ from kbslurm_eval.cage import users
 from kbslurm_eval.cage.core_warmer import CoreWarmer
 from kbslurm_eval.cage.held_memory import HeldMemory
 from kbslurm_eval.cage.judge_children import LAUNCH_OF_ORPHAN, OWN_CHILDREN, end_orphans, orphans_now
-from kbslurm_eval.cage.limits import gpu_devices
+from kbslurm_eval.cage.limits import GOES_FIRST, SPARED, gpu_devices, set_oom_score
 from kbslurm_eval.cage.process_tree import ProcessTree
 from kbslurm_eval.cage.processes import descendants_of, send_signal
 from kbslurm_eval.cage.runner_environment import interpreter_paths, places_for_all, runner_environment, toolkit_paths
@@ -41,6 +41,7 @@ class LocalRunners:
     container = False
     profiler = ""
     profiling = False
+    spared = False
 
     def __init__(
         self, limits: Limits, *, level: int, shm: str | None = None, ranks: int = 1, notes: Sequence[str] = ()
@@ -75,7 +76,8 @@ class LocalRunners:
         if uid:
             for reached in (folder, *(rank_folder(folder, n) for n in range(self.ranks if self.ranks > 1 else 0))):
                 _let_in(reached, uid)
-        runner = LocalRunner(folder, self._limits, self._level, self.ranks, place, uid)
+        score = SPARED if self.spared else GOES_FIRST
+        runner = LocalRunner(folder, self._limits, self._level, self.ranks, place, uid, score)
         self._live.append(runner)
         return runner
 
@@ -140,7 +142,10 @@ def _built_beside(link: Path) -> str:
 class LocalRunner:
     """One launch on this machine."""
 
-    def __init__(self, folder: Path, limits: Limits, level: int, ranks: int, place: Path | None, uid: int) -> None:
+    def __init__(
+        self, folder: Path, limits: Limits, level: int, ranks: int, place: Path | None, uid: int, oom_score: int
+    ) -> None:
+        self._oom_score = oom_score
         self._folder, self._limits, self._level, self._ranks = folder, limits, level, ranks
         self._place, self._uid = place, uid
         self.furnished = level >= 2
@@ -164,6 +169,7 @@ class LocalRunner:
             raise
         finally:
             os.close(log_write)
+        set_oom_score(oom_score, self._main)  # once more, so that it can't be lowered where root judges
         self.pid: int | None = self._main
         OWN_CHILDREN.add(self._main)
         # without a PID namespace a process that leaves its family comes to the judge, and has to be stopped there
@@ -239,6 +245,7 @@ class LocalRunner:
             "uid": self._uid,
             "devices": gpu_devices(),
             "limits": limits,
+            "oom_score": self._oom_score,
             "log_fd": log_write,
             "said_fd": said_fd,
             "argv": [sys.executable, "-I", "-B", program, "--runner", link],

@@ -116,6 +116,19 @@ def fix_devices() -> None:
                 _bind(path, path)
 
 
+def keep_proc(place: str) -> None:
+    """What a process could write there about itself, whom the kernel ends first among it, stays as it is."""
+    with contextlib.suppress(OSError):
+        _read_only(place)
+
+
+def fix_proc() -> None:
+    """The same in a mount namespace of one's own, where /proc is already."""
+    with contextlib.suppress(OSError):
+        _mount("/proc", "/proc", None, MS_BIND | MS_REC)
+        keep_proc("/proc")
+
+
 def _place(root: str, source: str) -> None:
     """`source` at the same path below root; a symbolic link stays one (its target has to be bound as well)."""
     target = root + source
@@ -137,6 +150,8 @@ def enter_root(root: str) -> None:
         _mount("proc", f"{root}/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     except CageError:
         pass  # if the host's /proc is partly covered, a new one is refused: the runner goes without
+    else:
+        keep_proc(f"{root}/proc")
     for name in (
         "sys",
         "sysrq-trigger",

@@ -69,6 +69,7 @@ class Runners(Protocol):
     """Starts runners and says what kind of cage they are in. `image`: what their container's image is and has to be.
     `ranks`: how many processes of the submission each of them holds. `bare`: they have no file system of their own.
     `profiler`: the program that can be started around a runner here, or none; while `profiling` is true it is.
+    `spared`: while it is true, a runner that is started isn't the first to be ended when memory is short.
     `notes`: what the report says of the cage. `warmer`: what keeps a stopped runner's core awake."""
 
     bare: bool
@@ -80,6 +81,7 @@ class Runners(Protocol):
     ranks: int
     profiler: str
     profiling: bool
+    spared: bool
     warmer: CoreWarmer
 
     def prepare(self) -> Path:

@@ -289,7 +289,11 @@ class TimedPhase:
             built = self._launches.built(name, theirs)
         except Rejected as fault:
             raise ProblemTrouble(f"the problem's baseline doesn't compile: {fault.said}") from None
-        base = self._launches.start(name, Allowance(left_s=whole, whole_s=whole), built)
+        self._run.runners.spared = True  # it isn't to be ended for what the submission holds
+        try:
+            base = self._launches.start(name, Allowance(left_s=whole, whole_s=whole), built)
+        finally:
+            self._run.runners.spared = False
         try:
             times = _nulls(base, patterns)
             self._launches.hand_over(base, theirs)

@@ -1,0 +1,139 @@
+"""Memory hoarded by many small processes: whoever holds it is ended and blamed, neither the judge nor the baseline. The
+control group that runs out of memory is a real one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kbslurm_eval.shared import wire
+from tests.flow import harness_ground as ground
+from tests.services import LANDLOCK, MEMORY_GROUPS, PYTHON, ROOT, USER_NAMESPACES, memory_group, need, needs
+
+MANY, EACH_MB = 40, 12
+# The judge is the largest process by far.
+LARGE = f"ballast = bytearray(b'x' * (220 << 20))\n{ground.SORTING}"
+HOARD = f"""
+import os
+import time
+
+held = []
+
+
+def hoard():
+    for _ in range({MANY}):
+        ready, tell = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            mine = bytearray(b"x" * ({EACH_MB} << 20))
+            os.write(tell, b"y")
+            time.sleep(600)
+            os._exit(0)
+        os.close(tell)
+        os.read(ready, 1)
+        os.close(ready)
+        held.append(pid)
+"""
+AT_ONCE = HOARD + "\n\ndef custom_kernel(data):\n    if not held:\n        hoard()\n    return sorted(data)\n"
+HUNGRY = """
+def custom_kernel(data):
+    mine = bytearray(b"x" * (170 << 20))
+    return sorted(data)
+"""
+
+
+@pytest.fixture
+def group() -> Iterator[Path]:
+    """A control group of one's own."""
+    need(MEMORY_GROUPS)
+    with memory_group(f"kbslurm-test-{os.getpid()}") as place:
+        yield place
+
+
+def judged_within(group: Path, limit_mb: int, folder: Path, told: wire.Manifest, level: int) -> ground.Outcome:
+    """The harness on this manifest, with no more memory than this for it and all its processes."""
+    for name in ("memory.limit_in_bytes", "memory.max"):
+        if (group / name).exists():
+            (group / name).write_text(str(limit_mb << 20))
+    if (group / "memory.swap.max").exists():
+        (group / "memory.swap.max").write_text("0")
+    inside = folder / "inside.py"
+    inside.write_text(
+        "import runpy, sys\n"
+        f"open({str(group / 'cgroup.procs')!r}, 'w').write('0')\n"
+        f"sys.argv[0] = {str(ground.EVAL)!r}\n"
+        f"runpy.run_path({str(ground.EVAL)!r}, run_name='__main__')\n"
+    )
+    env = {"KBSLURM_EVAL_LEVEL": str(level)}
+    return ground.judged(folder, told, env=env, program=inside)
+
+
+def killed(group: Path) -> int:
+    """How many processes of it the kernel has ended for want of memory."""
+    name = "memory.events" if (group / "memory.events").exists() else "memory.oom_control"
+    found = dict(line.split() for line in (group / name).read_text().splitlines())
+    return int(found["oom_kill"])
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_hoard_of_small_processes_is_ended_and_not_the_judge(tmp_path: Path, group: Path, level: int) -> None:
+    """Each of them is far smaller than the judge, which the kernel used to end: a free retry at will."""
+    told = ground.manifest(AT_ONCE, mode="test", files={"reference.py": LARGE})
+    outcome = judged_within(group, 480, tmp_path, told, level)
+    assert killed(group) > 0, outcome.stderr
+    assert outcome.report is not None, outcome.stderr
+    assert outcome.report.verdict != "infrastructure", outcome.report.reason
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_hoard_of_small_processes_is_ended_and_not_the_baseline(tmp_path: Path, group: Path, level: int) -> None:
+    told = ground.manifest(
+        AT_ONCE, mode="benchmark", tests=[], config={"baseline": HUNGRY}, budget=wire.Budget(launches=1, calls=3)
+    )
+    outcome = judged_within(group, 600, tmp_path, told, level)
+    assert killed(group) > 0, outcome.stderr
+    assert outcome.report is not None, outcome.stderr
+    assert outcome.report.verdict != "infrastructure", outcome.report.reason
+
+
+UNDER = """
+import os
+
+
+def custom_kernel(data):
+    if os.fork() == 0:
+        with open("/proc/self/oom_score_adj") as file:
+            before = file.read().strip()
+        try:
+            with open("/proc/self/oom_score_adj", "w") as file:
+                file.write("0")
+            said = "lowered"
+        except OSError as error:
+            said = type(error).__name__
+        print("score", before, said, flush=True)
+        os._exit(0)
+    os.wait()
+    return sorted(data)
+"""
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_whoever_a_submission_starts_goes_first_and_cant_change_that(tmp_path: Path, level: int) -> None:
+    need(USER_NAMESPACES if level == 2 else LANDLOCK)
+    told = ground.manifest(UNDER, mode="test", tests=[{"n": 4, "seed": 1}])
+    report = ground.judged(tmp_path, told, env={"KBSLURM_EVAL_LEVEL": str(level)}).told
+    assert report.verdict == "passed", report.reason
+    assert set(report.log.split("\n")) <= {"score 1000 PermissionError", "score 1000 OSError", ""}, report.log
+    assert "score 1000" in report.log
+
+
+@needs(ROOT, PYTHON)
+def test_neither_can_one_of_an_ordinary_users_judge(tmp_path: Path) -> None:
+    told = ground.manifest(UNDER, mode="test", tests=[{"n": 4, "seed": 1}])
+    report = ground.judged_for_an_ordinary_user(tmp_path, told)
+    assert report.verdict == "passed", report.reason
+    assert set(report.log.split("\n")) <= {"score 1000 PermissionError", "score 1000 OSError", ""}, report.log
+    assert "score 1000" in report.log
