@@ -39,7 +39,7 @@ def counted_again(report: wire.Report, told: wire.Manifest, **changed: Any) -> N
 
 def test_launches_are_added_for_a_precision_and_counted_again(tmp_path: Path) -> None:
     """No three launches are alike to a hundred-thousandth: as many are made as there may be."""
-    budget = wire.Budget(launches=3, calls=3, precision=1e-5, most_launches=5)
+    budget = wire.Budget(launches=3, calls=3, target_s=60, precision=1e-5, most_launches=5)
     report, told = ranked(tmp_path, budget=budget)
     scored = [b for b in report.benchmarks if b.phase == "ranked"]
     assert [len(b.launch_medians_ns) for b in scored] == [5]
@@ -57,7 +57,9 @@ def test_launches_are_added_for_a_precision_and_counted_again(tmp_path: Path) ->
 
 
 def test_a_precision_that_is_reached_at_once_adds_nothing(tmp_path: Path) -> None:
-    report, told = ranked(tmp_path, budget=wire.Budget(launches=3, calls=3, precision=20.0, most_launches=9))
+    report, told = ranked(
+        tmp_path, budget=wire.Budget(launches=3, calls=3, target_s=60, precision=20.0, most_launches=9)
+    )
     assert report.host["precision"]["launches"] == 3
     assert report.host["precision"]["why"] == ""
     counted_again(report, told)
@@ -69,7 +71,7 @@ def test_the_time_limit_ends_it_and_the_report_says_so(tmp_path: Path) -> None:
     assert hashlib.sha256(slow.encode()).hexdigest() != hashlib.sha256(SOURCE.encode()).hexdigest()
     told = ground.manifest(
         slow,
-        budget=wire.Budget(launches=3, calls=3, precision=1e-6, most_launches=50),
+        budget=wire.Budget(launches=3, calls=3, target_s=60, precision=1e-6, most_launches=50),
         limits=ground.limits(ranked_s=12.0),
     )
     report = ground.judged(tmp_path, told).told
