@@ -62,7 +62,7 @@ def manifest_for(
         ranking_by=problem.ranking_by,
         limits=limits,
         budget=problem.budget,
-        build=problem.build,
+        build=replace(problem.build, limit_s=max(problem.build.limit_s, limits.test_s)),
         config={**problem.config, **({"cold": True} if problem.is_cold else {})},
     )
 

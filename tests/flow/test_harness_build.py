@@ -415,3 +415,61 @@ def test_the_first_errors_are_what_is_told() -> None:
     said = "In file included from x\nsubmission.cu:3:1: error: one\n  3 | foo\nsubmission.cu:4:1: error: two\n"
     assert compiler.excerpt(said) == "submission.cu:3:1: error: one; submission.cu:4:1: error: two"
     assert compiler.excerpt("nothing known\nlast line\n") == "nothing known; last line"
+
+
+# ------------------------------------------------------------------------------------------------- what starts take
+
+SLOW_IMPORT = """
+import time
+time.sleep({seconds})
+
+
+def custom_kernel(data):
+    return sorted(data)
+"""
+HANGS_ON = """
+import time
+
+
+def custom_kernel(data):
+    print("called with", len(data))
+    if len(data) == {size}:
+        time.sleep(999)
+    return sorted(data)
+"""
+
+
+def test_a_builder_begins_with_the_smallest_case_and_a_time_out_names_the_case(tmp_path: Path) -> None:
+    told = _python(HANGS_ON.format(size=300), build=_build(limit_s=15))
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "timeout"
+    said = "test phase, while building: called on the case n: 300; seed: 7: no answer within 15 s"
+    assert report.reason == said
+    assert report.log.split("called with ")[1:] == ["0\n", "40\n", "300\n"]
+
+
+def test_a_time_out_of_a_test_names_the_test(tmp_path: Path) -> None:
+    told = _python(HANGS_ON.format(size=40), build=_build(when="never"), limits=ground.limits(test_s=5.0))
+    report = ground.judged(tmp_path, told).told
+    assert report.reason == "test phase, test 1 of 2 (n: 40; seed: 1): no answer within 5 s"
+
+
+def test_loading_in_each_launch_is_outside_of_the_ranked_limit(tmp_path: Path) -> None:
+    told = ground.manifest(
+        SLOW_IMPORT.format(seconds=2.5),
+        limits=ground.limits(ranked_s=8.0),
+        budget=wire.Budget(launches=4, calls=3),
+    )
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+
+
+def test_loading_has_a_limit_of_its_own(tmp_path: Path) -> None:
+    told = ground.manifest(
+        SLOW_IMPORT.format(seconds=2.5), mode="benchmark", build=_build(when="never", limit_s=4),
+        budget=wire.Budget(launches=3, calls=3),
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "timeout"
+    assert "loading it and calling it on each case for the first time, in all launches" in report.reason
+    assert "within 4 s" in report.reason

@@ -187,6 +187,33 @@ def test_a_value_is_packed_into_given_memory_as_on_its_own() -> None:
     assert values.pack_into(value, lambda size: room[:size]) == values.pack(value)
 
 
+def test_arrays_told_ahead_are_over_what_comes_late() -> None:
+    data = {"a": np.arange(6.0).reshape(2, 3).T, "n": 3, "out": (np.zeros(4, np.float32), None)}
+    packed = bytearray(values.pack(data))
+    head = bytes(packed[: int.from_bytes(packed[8:16], "little")])
+    room = bytearray(len(packed))
+    made = values.made_ahead(values.told_ahead(head), memoryview(room), memoryview(bytearray(8)))
+    assert not made["a"].any()
+    room[:] = packed  # what the judge writes when the clock has started
+    assert np.array_equal(made["a"], data["a"])
+    assert made["a"].strides == values.copied(bytes(packed))["a"].strides
+    assert made["n"] == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "only"),
+    [
+        ((np.arange(3), {"scale": 0.5, "eps": None}), True),
+        ([1.0, 2.0, 3.0, 4.0], False),  # a list's numbers are what a call may change
+        ((np.arange(3), [1, 2, 3, 4]), False),
+        ((np.arange(3), b"bytes"), False),
+        ((np.arange(3), np.float32(3)), False),
+    ],
+)
+def test_only_what_arrays_contain_may_come_late(value: Any, only: bool) -> None:
+    assert values.is_arrays(values.tree(values.pack(value))) is only
+
+
 def test_calls_leave_room_for_making_inputs_and_checking_answers() -> None:
     def calls(share_s: float, whole_s: float) -> int:
         return timing.budgeted_calls(

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kbslurm_eval.build import archive, recipes
 from kbslurm_eval.judge.reference import Case, Prepared, ProblemTrouble, Reference, derived_seed
+from kbslurm_eval.judge.replies import Rejected
 from kbslurm_eval.shared import layouts, remove_tree, values
 from kbslurm_eval.shared.runner_link import BUILT_SUFFIX, Kind, Status
 from kbslurm_eval.shared.wire import Manifest, VerdictName
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from kbslurm_eval.judge.replies import Reply
 
 CACHE = "cache"
-WARMED_CASES = 8  # a builder calls the submission on this many public cases
+WARMED_CASES = 8  # a builder calls the submission on this many public cases, the smallest first
+WARMED_SHARE = 0.5  # once this part of a builder's time is gone, on no further ones
 EXCERPT_CAP = 900
 # What compiles when it is imported or first called, and keeps what it made where we tell it to, as far as that can be
 # seen in a text.
@@ -208,9 +210,16 @@ class Builds:
         if reply.status != Status.OK:
             verdict: VerdictName = "memory" if reply.status == Status.MEMORY else "error"
             raise BuildFailed(verdict, _plain(reply.text) or "it can't be imported")
-        cases = [*manifest.tests, *manifest.benchmarks][:WARMED_CASES]
-        for case in (Case(index=n, params=params) for n, params in enumerate(cases)):
-            builder.call(reference.prepare(case, derived_seed("dummy", manifest.nonce, case.index)))
+        began = time.monotonic()
+        public = [Case(index=n, params=params) for n, params in enumerate([*manifest.tests, *manifest.benchmarks])]
+        for number, case in enumerate(sorted(public, key=_size)[:WARMED_CASES]):
+            if number and time.monotonic() - began > WARMED_SHARE * manifest.build.limit_s:
+                return  # the rest compile what they need in their runners
+            try:
+                builder.call(reference.prepare(case, derived_seed("dummy", manifest.nonce, case.index)))
+            except Rejected as fault:
+                fault.said = f"called on the case {case.spec}: {fault.said}"
+                raise
 
     @staticmethod
     def _collected(manifest: Manifest, builder: Builder) -> tuple[archive.Entry, ...]:
@@ -227,6 +236,17 @@ class Builds:
             return tuple(archive.read(bytes(reply.out), cap))
         except archive.Broken as broken:
             raise BuildFailed("violation", f"the builder's output isn't valid: {broken}") from None
+
+
+def _size(case: Case) -> float:
+    """How large a case is, as far as its numbers show."""
+    size = 1.0
+    for name, value in case.params.items():
+        if name != "seed":
+            for one in value if isinstance(value, list) else [value]:
+                if isinstance(one, int | float) and not isinstance(one, bool) and abs(one) > 1:
+                    size *= abs(one)
+    return size
 
 
 def one_line(text: str) -> str:

@@ -136,6 +136,16 @@ class CallChecks:
             fault.said = f"test {case.index + 1} of {len(self._run.manifest.tests)} ({case.spec}): {fault.said}"
         return fault
 
+    def timed_out_at(self, name: PhaseName, case: Case, fault: Rejected) -> Rejected:
+        """The same, told with the case where it is a time limit that was reached and the case is public."""
+        if fault.verdict == "timeout" and name == "test":
+            return self.with_test(name, case, fault)
+        if fault.verdict == "timeout" and name == "benchmark":
+            fault.said = (
+                f"benchmark {case.index + 1} of {len(self._run.manifest.benchmarks)} ({case.spec}): {fault.said}"
+            )
+        return fault
+
     def note_changing(self, case: Case, fault: Rejected) -> None:
         """The same input was answered correctly before: staff are told."""
         if fault.verdict == "wrong":

@@ -72,7 +72,10 @@ class CheckedPhase:
 
     def _checked(self, name: PhaseName, case: Case, launch: Launch) -> Rejected | None:
         """One call of one case, judged. Returns a wrong answer or an exception; raises what ends the launch."""
-        fault, _ = self._calls.one_call(name, case, self._run.seed(name, case), launch)
+        try:
+            fault, _ = self._calls.one_call(name, case, self._run.seed(name, case), launch)
+        except Rejected as ending:
+            raise self._calls.timed_out_at(name, case, ending) from None
         if fault is None and name == "test" and not self._repeated:
             fault = self._checked_again(name, case, launch)
         return None if fault is None else self._calls.with_test(name, case, fault)

@@ -339,7 +339,7 @@ class DeviceLaunch(Launch):
         os.pwrite(end.bell, token, runner_link.GO)
         self._go_on()
         try:
-            self._answered(token, start_ns, self._allowance.left_s)
+            self._answered(token, start_ns, self._allowance.left(start=self.starts))
             places = _strided(told.out_size)
             seen = self._look_at(out, places)
             done_ns = time.perf_counter_ns()  # what the look had to wait for counts as time
@@ -348,7 +348,7 @@ class DeviceLaunch(Launch):
             first = self._probe(host_size, end)
             self._stop()
         finally:
-            self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9)
+            self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9, start=self.starts)
         with self._theirs():
             self._rest(kind)
         ns = done_ns - start_ns

@@ -148,7 +148,8 @@ class Judge:
             "ranked": limits.ranked_s,
             "hidden": limits.ranked_s,
         }[name]
-        allowance = Allowance(left_s=whole, whole_s=whole)
+        starts_s = self._run.manifest.build.limit_s if name in ("benchmark", "ranked") else None
+        allowance = Allowance(left_s=whole, whole_s=whole, starts_left_s=starts_s)
         self._run.allowances.append(allowance)
         if name in ("test", "hidden"):
             return self._checked.check(name, allowance)

@@ -41,24 +41,37 @@ START_S = 60.0
 
 @dataclass(kw_only=True)
 class Allowance:
-    """A phase's time budget: only time spent in the runner counts, not the judge's own work."""
+    """A phase's time budget: only time spent in the runner counts, not the judge's own work. What launches need before
+    they are timed has a budget of its own, where there is one: loading the submission, and each case's first call."""
 
     left_s: float
     whole_s: float
+    starts_left_s: float | None = None
+    starts_s: float = 0.0  # what of that is gone
     cleanup_s: float = 0.0  # the submission's costs outside of calls: ending its processes, removing what they left
 
     @property
     def theirs_s(self) -> float:
         """All time spent because of the submission."""
-        return self.whole_s - self.left_s + self.cleanup_s
+        return self.whole_s - self.left_s + self.starts_s + self.cleanup_s
 
-    def spend(self, seconds: float) -> None:
+    def left(self, *, start: bool) -> float:
+        """What is left for a message; `start`: for one that a launch needs before it is timed."""
+        return self.starts_left_s if start and self.starts_left_s is not None else self.left_s
+
+    def spend(self, seconds: float, *, start: bool = False) -> None:
         """Subtract this from what is left."""
-        self.left_s -= seconds
+        if start and self.starts_left_s is not None:
+            self.starts_left_s -= seconds
+            self.starts_s += seconds
+        else:
+            self.left_s -= seconds
 
 
 class Launch:
     """One runner and the judge's conversation with it. Outside of `ring` every process of the runner is stopped."""
+
+    starts = True  # what is asked now is needed before this launch is timed
 
     def __init__(
         self, runners: Runners, allowance: Allowance, heartbeat: Heartbeat, built: builds.Built | None = None
@@ -73,6 +86,7 @@ class Launch:
         self.runner: Runner = runners.start(folder, place)
         self._ids: dict[str, int] = {}
         self.granted: dict[tuple[int, str], layouts.Layout] = {}  # what this submission's outputs are instead
+        self._ahead: dict[bytes, int] = {}
         self._last = bytes(8)
         self._warmer = runners.warmer
         self._core: int | None = None
@@ -110,10 +124,11 @@ class Launch:
         *,
         layout: layouts.Layout | None = None,
         late: bool = False,
+        ahead: int = 0,
         limit_s: float | None = None,
     ) -> Reply:
         """One message and its answer; the time between counts from the moment at which the runner could know the
-        input."""
+        input. `ahead`: the text that says what its arrays are, where the runner was told it before."""
         out_size = layout.size if layout is not None else 0
         end = self._link
         told = destinations.Payload(parts=((0, payload),), size=len(payload)) if type(payload) is bytes else payload
@@ -125,11 +140,12 @@ class Launch:
             size=told.size,
             layout=self._ids.get(layout.text(), 0) if layout else 0,
             out_size=max(out_size, told.room),
+            ahead=ahead,
         )
         if out_size:
             end.room(out_size)
             end.poison(out_size, told.laid)
-        allowed_s = self._allowance.left_s if limit_s is None else limit_s
+        allowed_s = self._allowance.left(start=self.starts) if limit_s is None else limit_s
         before_ns = time.perf_counter_ns()
         slept_in_ns = 0
         self._warmer.turn(self._core)
@@ -153,7 +169,7 @@ class Launch:
             self._stop()
         finally:
             if limit_s is None:
-                self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9)
+                self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9, start=self.starts)
         return self._collected(kind, token, out_size, first, done_ns - start_ns + slept_in_ns)
 
     def _collected(self, kind: Kind, token: bytes, out_size: int, first: list[tuple[int, bytes]], ns: int) -> Reply:
@@ -186,7 +202,7 @@ class Launch:
         try:
             yield
         finally:
-            self._allowance.spend((time.perf_counter_ns() - began) / 1e9)
+            self._allowance.spend((time.perf_counter_ns() - began) / 1e9, start=self.starts)
 
     def hoard(self) -> Rejected | None:
         """The verdict if something else failed for want of memory that this submission holds; it is still stopped."""
@@ -263,8 +279,11 @@ class Launch:
         if (gone := self._gone()) is not None:
             raise gone
         if waited_ns / 1e9 > allowed_s:
-            whole = self._allowance.whole_s
-            raise Rejected("timeout", f"no answer within {whole:g} s", "the time limit was reached")
+            whole, told = self._allowance.whole_s, "no answer"
+            if self.starts and self._allowance.starts_left_s is not None:
+                whole = self._allowance.starts_s + self._allowance.starts_left_s
+                told = "loading it and calling it on each case for the first time, in all launches, wasn't done"
+            raise Rejected("timeout", f"{told} within {whole:g} s", "the time limit was reached")
 
     def _gone(self) -> Rejected | None:
         """The verdict if the runner has ended, or should end."""
@@ -352,13 +371,28 @@ class Launch:
 
     def _null_call(self, prepared: Prepared, payload: destinations.Payload) -> int:
         self._link.room(prepared.layout.size)
-        return self.ring(Kind.NULL, payload, late=len(prepared.packed) <= LATE_CAP).ns
+        late = len(prepared.packed) <= LATE_CAP
+        return self.ring(Kind.NULL, payload, late=late, ahead=self._told_ahead(payload) if late else 0).ns
+
+    def tell_ahead(self, prepared: Prepared) -> None:
+        """Tell the runner what the arrays of inputs like this one are: it makes them before the clock runs, and only
+        what they contain comes late. No submission is there yet, nor will it learn more than earlier calls told it."""
+        head = bytes(prepared.payload().parts[0][1])
+        if self._built is None or not self._built.native:
+            number = self._ahead.setdefault(head, len(self._ahead) + 1)
+            self.ring(Kind.AHEAD, head, ahead=number)
+
+    def _told_ahead(self, payload: destinations.Payload) -> int:
+        """The number of a text that the runner was told, or 0."""
+        return self._ahead.get(bytes(payload.parts[0][1]), 0) if self._ahead else 0
 
     def call(self, prepared: Prepared) -> Reply:
         """One call of the submission."""
         self.declare(prepared.layout)
         late = len(prepared.packed) <= LATE_CAP
-        return self.ring(Kind.CALL, prepared.payload(), layout=prepared.layout, late=late)
+        payload = prepared.payload()
+        ahead = self._told_ahead(payload) if late else 0
+        return self.ring(Kind.CALL, payload, layout=prepared.layout, late=late, ahead=ahead)
 
     def by_hand(self, prepared: Prepared) -> bytes:
         """The input for calls that aren't judged."""

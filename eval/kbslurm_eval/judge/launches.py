@@ -118,6 +118,8 @@ class Launches:
         except Rejected as fault:
             fault.said = f"while loading: {fault.said}"
             raise
+        finally:
+            launch.starts = False
         if reply.status != Status.OK:
             said = claimed(reply)
             said.said = f"while loading: {said.said}"

@@ -115,7 +115,7 @@ class RanksLaunch(Launch):
             if sizes[rank]:
                 end.room(sizes[rank])
                 end.poison(sizes[rank])
-        allowed_s = self._allowance.left_s if limit_s is None else limit_s
+        allowed_s = self._allowance.left(start=self.starts) if limit_s is None else limit_s
         before_ns = time.perf_counter_ns()
         slept_in_ns = 0
         self._warmer.turn(self._core)
@@ -140,7 +140,7 @@ class RanksLaunch(Launch):
             self._stop()
         finally:
             if limit_s is None:
-                self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9)
+                self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9, start=self.starts)
         if kind is Kind.CALL:
             self._weigh()
         ns = done_ns - start_ns + slept_in_ns

@@ -66,6 +66,7 @@ class Prepared:
     exact: bool
     places: destinations.Places = field(default_factory=dict)
     kept: bool = False  # the same input is used again
+    ahead: bool = False  # what its arrays are can be told before a call; null calls then have nothing to make
 
     def hollow(self) -> Prepared:
         """What null calls of its kind need: of a large input not what its arrays contain, which takes no memory."""
@@ -81,6 +82,8 @@ class Prepared:
     def null_payload(self) -> destinations.Payload:
         """What a null call carries: the arrays of an input, and of large ones only where they are. What they contain
         is not looked at, and writing it takes longer than all that is measured."""
+        if self.ahead:
+            return self.payload()
         found = self.payload(values.pack(values.unpack(memoryview(self.packed)), arrays_only=True))
         return found if len(self.packed) <= NULL_WHOLE_CAP else found.head()
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from kbslurm_eval.cage.runners import CantStart
 from kbslurm_eval.judge import clock_watch, finals
 from kbslurm_eval.judge.call_checks import CallChecks
-from kbslurm_eval.judge.launch import Allowance, Launch
+from kbslurm_eval.judge.launch import LATE_CAP, Allowance, Launch
 from kbslurm_eval.judge.launches import Launches
-from kbslurm_eval.judge.reference import Case, Prepared, ProblemTrouble, Spent
+from kbslurm_eval.judge.reference import Case, Prepared, ProblemTrouble, Reference, Spent
 from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, clean, status_of
 from kbslurm_eval.judge.run_state import SECRET, RunState
-from kbslurm_eval.shared import timing
+from kbslurm_eval.shared import timing, values
 from kbslurm_eval.shared.wire import PHASES, SAMPLES_CAP, BenchmarkResult, PhaseName
 
 WARM_UPS, NULLS, NULLS_DROPPED = 2, 10, 2
@@ -152,8 +152,16 @@ class TimedPhase:
         return Pace(
             answer_s=time.perf_counter() - began,
             around_s=spent.generation_s + spent.checks_s + (len(prepared.packed) + prepared.layout.size) / COPIED_PER_S,
-            pattern=prepared.hollow(),
+            pattern=replace(prepared.hollow(), ahead=self._is_steady(name, case, prepared)),
         )
+
+    def _is_steady(self, name: PhaseName, case: Case, prepared: Prepared) -> bool:
+        """Whether seeds change nothing of this small input but what its arrays contain, as far as two of them show."""
+        if not isinstance(self._run.reference, Reference) or len(prepared.packed) > LATE_CAP:
+            return False
+        other = self._run.reference.prepare(case, self._run.seed(name, case, "pace", "another"))
+        head = bytes(prepared.payload().parts[0][1])
+        return values.is_arrays(values.tree(head)) and bytes(other.payload().parts[0][1]) == head
 
     def _call_count(self, pace: Pace) -> int:
         """How many calls per launch: fixed by the budget and the trusted reference's own pace."""
@@ -243,7 +251,12 @@ class TimedPhase:
                     kept = count >= WARM_UPS and len(times[at.index].calls_ns) < calls[at.index]
                     if base is not None and step % 2:  # candidate, baseline, baseline, candidate, and so on
                         self._base_call(name, at, (number, count), base, base_times, kept)
-                    fault, ns = self._calls.one_call(name, at, self._run.seed(name, at, number, count), launch)
+                    launch.starts = count == 0
+                    try:
+                        fault, ns = self._calls.one_call(name, at, self._run.seed(name, at, number, count), launch)
+                    except Rejected as ending:
+                        raise self._calls.timed_out_at(name, at, ending) from None
+                    launch.starts = False
                     if fault is not None:
                         break
                     if base is not None and not step % 2:
@@ -400,6 +413,9 @@ class TimedPhase:
 def _nulls(launch: Launch, patterns: dict[int, Prepared]) -> dict[int, timing.LaunchTimes]:
     """What a null call costs in this runner, for each case, before anything of a submission is in it."""
     times = {}
+    for pattern in patterns.values():
+        if pattern.ahead:
+            launch.tell_ahead(pattern)
     launch.settle(next(iter(patterns.values())))
     for index, pattern in patterns.items():
         found = [launch.null(pattern) for _ in range(NULLS)]

@@ -38,10 +38,12 @@ def serve(folder: str) -> int:
     known: dict[int, layouts.Layout] = {}
     call: Any = None
     unpacked: Any = values.unpack  # what a call of this runner's does with its input before the submission sees it
+    texts: dict[int, tuple[Any, int]] = {}
+    ahead: Any = None  # the next call's arrays, made before their contents are there
     cache, blob = "", b""
     device: Any = None  # the runner's half of a GPU, where the judge lends one's memory
     words = line.words
-    go, ping, awake, kind_at, size_at, layout_at, room_at = (
+    go, ping, awake, kind_at, size_at, layout_at, room_at, ahead_at = (
         0,
         runner_link.PING // 8,
         runner_link.AWAKE // 8,
@@ -49,6 +51,7 @@ def serve(folder: str) -> int:
         2,
         3,
         runner_link.OUT_SIZE // 8,
+        runner_link.AHEAD // 8,
     )
     last, last_ping, spins = 0, 0, 0
     while True:
@@ -57,6 +60,8 @@ def serve(folder: str) -> int:
             spins += 1
             if words[ping] != last_ping:
                 last_ping = words[ping]
+                if words[ahead_at]:
+                    ahead = _Ahead(texts[words[ahead_at]], line, known.get(words[layout_at]))
                 words[awake] = last_ping
             elif spins % 64 == 0:
                 os.sched_yield()  # where cores are scarce the judge may be waiting for this one
@@ -66,14 +71,20 @@ def serve(folder: str) -> int:
         view = line.grow("in", size)
         if kind == Kind.CALL:
             layout = known[words[layout_at]]
-            status, text = _called(call, layout, view, line.grow("out", words[room_at]))
+            status, text = _called(call, layout, view, line.grow("out", words[room_at]), ahead)
             line.answer(token, status, text)
+            ahead = None
         elif kind == Kind.NULL:
-            unpacked(view, line.grow("out", words[room_at]))
+            if ahead is None:
+                unpacked(view, line.grow("out", words[room_at]))
             line.answer(token, Status.OK)
+            ahead = None
         elif kind == Kind.DECLARE:
             known[words[layout_at]] = layouts.layout_from(values.unpack(view))
             line.grow("out", words[room_at])
+            line.answer(token, Status.OK)
+        elif kind == Kind.AHEAD:
+            texts[words[ahead_at]] = values.told_ahead(bytes(view[:size]))
             line.answer(token, Status.OK)
         elif kind == Kind.HELLO:
             told = values.unpack(view)
@@ -123,13 +134,30 @@ def serve(folder: str) -> int:
             return 0
 
 
-def _called(call: Any, layout: layouts.Layout, view: memoryview, out: memoryview) -> tuple[int, str]:
+class _Ahead:
+    """One call's arrays over the link's memory, and where its answer belongs if the submission asks for that."""
+
+    __slots__ = ("data", "places")
+
+    def __init__(self, text: tuple[Any, int], line: RunnerEnd, layout: layouts.Layout | None) -> None:
+        view = line.grow("in", line.words[runner_link.SIZE // 8])
+        out = line.grow("out", line.words[runner_link.OUT_SIZE // 8])
+        self.data = values.made_ahead(text, view, out)
+        self.places = layout.places(out) if _wants_out and layout is not None else None
+
+
+def _called(
+    call: Any, layout: layouts.Layout, view: memoryview, out: memoryview, ahead: _Ahead | None = None
+) -> tuple[int, str]:
     found: Any = None
     try:
         if type(call) is _kernel_type:  # compiled: it fills the places itself
             return call.answers_with(layout, view, out)  # type: ignore[no-any-return]
-        data = values.unpack(view, out)
-        found = call(data, out=layout.places(out)) if _wants_out else call(data)
+        data = values.unpack(view, out) if ahead is None else ahead.data
+        if _wants_out:
+            found = call(data, out=layout.places(out) if ahead is None else ahead.places)
+        else:
+            found = call(data)
         layout.write(found, out)
     except layouts.Misfit as misfit:
         return (Status.WRONG_SHAPE if misfit.shape else Status.WRONG_TYPE), claimed_layout.with_claim(

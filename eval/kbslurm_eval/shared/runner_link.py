@@ -1,8 +1,10 @@
 """The link between judge and runner: three files in a private shared-memory folder, and nothing else.
 
-`bell`  16 KiB  words of 64 bits. The judge writes GO, KIND, SIZE, LAYOUT and PING; the runner writes DONE, STATUS,
-                TEXT, AWAKE, CLAIM and, behind them, at most 8 KiB of text. Every GO is a random token of 63 bits;
-DONE is its echo. `in`            what the judge packed (`values.pack`), always complete before GO.
+`bell`  16 KiB  words of 64 bits. The judge writes GO, KIND, SIZE, LAYOUT, AHEAD and PING; the runner writes DONE,
+                STATUS, TEXT, AWAKE, CLAIM and, behind them, at most 8 KiB of text. Every GO is a random token of 63
+                bits; DONE is its echo. AHEAD is the number of a text that the runner was told before: what the next
+                input's arrays are, not what they contain. It makes them before it answers PING.
+`in`            what the judge packed (`values.pack`), always complete before GO.
 `out`           bytes of the declared layout.
 
 The judge reads and writes with pread and pwrite only, never through a mapping: a runner that cuts a file short then
@@ -25,7 +27,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 BELL_SIZE = 16_384
-GO, KIND, SIZE, LAYOUT, PING, OUT_SIZE = 0, 8, 16, 24, 32, 40
+GO, KIND, SIZE, LAYOUT, PING, OUT_SIZE, AHEAD = 0, 8, 16, 24, 32, 40, 48
 DONE, STATUS, TEXT_SIZE, AWAKE, CLAIM = 2048, 2056, 2064, 2072, 2080
 TEXT_AT, TEXT_CAP = 4096, 8192
 FIRST_SIZE = 65_536
@@ -63,6 +65,7 @@ class Kind(enum.IntEnum):
     DEVICE = 11
     DEVICE_CALL = 12
     DEVICE_NULL = 13
+    AHEAD = 14
 
 
 class Status(enum.IntEnum):
@@ -106,10 +109,10 @@ class JudgeEnd:
         """A number that no runner can guess: 63 random bits, never 0."""
         return secrets.randbits(62) + 1
 
-    def words(self, kind: Kind, *, size: int = 0, layout: int = 0, out_size: int = 0) -> None:
+    def words(self, kind: Kind, *, size: int = 0, layout: int = 0, out_size: int = 0, ahead: int = 0) -> None:
         """Write the next message, except its token."""
         os.pwrite(self.bell, struct.pack("<QQQ", kind, size, layout), KIND)
-        os.pwrite(self.bell, struct.pack("<Q", out_size), OUT_SIZE)
+        os.pwrite(self.bell, struct.pack("<QQ", out_size, ahead), OUT_SIZE)
 
     def put(self, payload: bytes | memoryview) -> None:
         """The payload into `in`, which grows as needed."""

@@ -19,6 +19,7 @@ from kbslurm_eval.shared.wire import BenchmarkResult, CallTimes, LaunchSamples, 
 UNRESOLVED = "UNRESOLVED"
 ONE_LAUNCH = "ONE_LAUNCH"
 LEAST_NS = 50.0
+LOOP_NS = 1_000.0  # what a runner's own loop takes of a null call, which native code in its place could save
 AGREE_NS, AGREE_SHARE, AGREE_SPREAD = 2_000.0, 0.03, 3.0  # how far a claimed device time may differ from the judge's
 RESOLVABLE = 5.0  # a net time must be this many standard deviations of a null call
 # two-sided 95 % quantiles of Student's t for 1, 2, 3 … 30 degrees of freedom, and then for 40, 60, 120
@@ -81,7 +82,8 @@ def net(times: LaunchTimes) -> Net:
     smaller one.
 
     A submission could slow null calls down to look faster; it can't touch those from before it was loaded. It could
-    also decode its input faster than a null call does: a figure below that part is not resolved.
+    also decode its input faster than a null call does, or take the place of the runner's loop: a figure below that part
+    is not resolved.
     """
     quarter = statistics.quantiles(times.trusted_null_ns, n=4, method="inclusive")[0]
     # too large a null would flatter: on a busy machine the lower quarter is nearer to what a null call costs
@@ -94,7 +96,7 @@ def net(times: LaunchTimes) -> Net:
     # What a null call spends on making arrays of the link's bytes is taken off too, and a submission may have replaced
     # the runner's way of doing that by a faster one of its own
     decoding = min(times.trusted_null_ns) - min(times.bare_null_ns) if times.bare_null_ns else 0.0
-    least = max(LEAST_NS, 3 * spread / math.sqrt(len(samples)), decoding)
+    least = max(LOOP_NS, 3 * spread / math.sqrt(len(samples)), decoding)
     base = None if times.baseline is None else net(times.baseline).median_ns
     return Net(
         median_ns=max(median, least),

@@ -90,6 +90,32 @@ def unpack(buffer: memoryview, out: memoryview | None = None) -> Any:
     return _made(json.loads(bytes(buffer[16 : 16 + length])), buffer, start, out)
 
 
+def told_ahead(head: bytes) -> tuple[Any, int]:
+    """What a packed value's arrays are, by what stands before them, and where they begin."""
+    length, start = struct.unpack_from("<QQ", head, 0)
+    return json.loads(head[16 : 16 + length]), start
+
+
+def made_ahead(ahead: tuple[Any, int], buffer: memoryview, out: memoryview) -> Any:
+    """The value whose arrays are those of this buffer, whatever is in it yet."""
+    return _made(ahead[0], buffer, ahead[1], out)
+
+
+def is_arrays(node: Any) -> bool:
+    """Whether everything of this packed text that a call may change is what arrays contain: it can be told before."""
+    match node:
+        case ["l" | "t", inner]:
+            return all(map(is_arrays, inner))
+        case ["d", pairs]:
+            return all(is_arrays(item) for _, item in pairs)
+        case ["n", *_] | ["T", _, _, _, _, "cpu"] | ["O", *_]:
+            return True
+        case [*_]:
+            return False
+        case _:
+            return True
+
+
 def text(packed: bytes | memoryview) -> bytes:
     """The text of a packed value, which says everything of it but what its arrays contain."""
     return bytes(packed[16 : 16 + int.from_bytes(packed[:8], "little")])
