@@ -188,7 +188,7 @@ def test_a_value_is_packed_into_given_memory_as_on_its_own() -> None:
 
 
 def test_arrays_told_ahead_are_over_what_comes_late() -> None:
-    data = {"a": np.arange(6.0).reshape(2, 3).T, "n": 3, "out": (np.zeros(4, np.float32), None)}
+    data: dict[str, Any] = {"a": np.arange(6.0).reshape(2, 3).T, "n": 3, "out": (np.zeros(4, np.float32), None)}
     packed = bytearray(values.pack(data))
     head = bytes(packed[: int.from_bytes(packed[8:16], "little")])
     room = bytearray(len(packed))
