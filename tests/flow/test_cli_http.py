@@ -442,6 +442,7 @@ def test_a_token_that_the_environment_gives_is_named_when_it_is_rejected(laptop:
     told = laptop("history", KBSLURM_TOKEN="mistyped")
     assert told.code == 4 and "rejected the token in KBSLURM_TOKEN" in told.err
     assert "unset it and run: kbslurm login" in told.err, "to sign in alone wouldn't help"
+    assert "Set KBSLURM_TOKEN to a host's token" in laptop("stats", KBSLURM_TOKEN="mistyped").err
     assert laptop("history").code == 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from kbslurm.cli.acting import known_person
 from kbslurm.cli.competitor.connect import check_identified, is_near
 from kbslurm.cli.context import configuration, opened_store, own_name
 from kbslurm.cli.lookup import person_named
-from kbslurm.cli.service_in_use import InUse, in_use
+from kbslurm.cli.service_in_use import TOKEN, InUse, in_use
 from kbslurm.errors import Unauthenticated, Unnamed
 
 if TYPE_CHECKING:
@@ -57,7 +58,10 @@ def _client(found: InUse) -> Iterator[Client]:
         try:
             yield client
         except Unauthenticated as error:
-            error.hint = error.hint or f"Sign in to {found.url} as a host: kbslurm login"
+            usual = f"Sign in to {found.url} as a host: kbslurm login"
+            if os.environ.get(TOKEN):
+                usual = f"Set {TOKEN} to a host's token, or unset it and run: kbslurm login"
+            error.hint = error.hint or usual
             raise
 
 
