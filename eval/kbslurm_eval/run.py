@@ -53,6 +53,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from kbslurm_eval.runner import serve
 
             return serve.serve(folder)
+        case ["--profiled", tool, link, *command]:
+            from kbslurm_eval.runner import profiled
+
+            return profiled.profiled(tool, link, command)
         case ["--reference-rank", fd]:
             from kbslurm_eval.judge import rank_reference
 

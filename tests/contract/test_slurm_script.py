@@ -446,10 +446,7 @@ TRIAL = (
     f"{HARDENED} --containall --workdir ROOT/disk/kb/room --pwd /tmp --bind ROOT/eval:/eval:ro"
     " --bind ROOT/disk/kb/room/shm:/dev/shm:rw ROOT/image python3 -I -c"
 )
-NCU = (
-    "ncu --target-processes all --profile-from-start off --set basic --section SpeedOfLight --section"
-    " MemoryWorkloadAnalysis --launch-count 60 --clock-control none --force-overwrite --export /link/profile "
-)
+NCU = "python3 -I -B /eval --profiled ncu /link "
 
 
 @pytest.mark.parametrize("room", ["room", "run.1"])

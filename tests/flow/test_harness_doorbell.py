@@ -18,6 +18,7 @@ from tests import standin
 from tests.flow import harness_ground as ground
 from tests.flow.test_harness_device import HONEST, on_device
 from tests.services import GXX, NAMESPACES, USER_NAMESPACES, needs
+from tests.standin import profilers
 
 SCRIPT = r"""
 set -u
@@ -26,11 +27,12 @@ exec 3<>"$dir/ask"
 export TMPDIR="$dir"
 start() {
   (
-    setsid ${KB_WRAP:-} "$python" -I -B "$eval" --runner "$link/$1" </dev/null >"$dir/run.$1.err" 2>&1 3<&- &
+    around=
+    [ "$2" = prof ] && around="$python -I -B $eval --profiled ncu $link/$1"
+    setsid ${KB_WRAP:-} $around "$python" -I -B "$eval" --runner "$link/$1" </dev/null >"$dir/run.$1.err" 2>&1 3<&- &
     echo $! >"$dir/run.$1.pid.tmp" && mv "$dir/run.$1.pid.tmp" "$dir/run.$1.pid"
     wait $!
     ended=$?
-    [ "$2" = prof ] && echo counters >"$link/$1/profile.ncu-rep"
     echo $ended >"$dir/run.$1.status.tmp" && mv "$dir/run.$1.status.tmp" "$dir/run.$1.status"
   ) &
 }
@@ -136,15 +138,32 @@ def test_the_same_verdicts(tmp_path: Path, folders: tuple[Path, Path], source: s
     assert ("hello" in report.log) == ("hello" in source)
 
 
-def test_a_profiler_around_the_runner_leaves_its_file_when_the_runner_ends(
-    tmp_path: Path, folders: tuple[Path, Path]
+LOOPBACK = """#!{python}
+import os, sys
+sys.path.insert(0, {eval!r})
+from kbslurm_eval.cage import launcher
+launcher._loopback_up()
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@needs(GXX, USER_NAMESPACES)
+@pytest.mark.parametrize(("loopback", "why"), [(False, "couldn't connect"), (True, "")])
+def test_a_profiler_around_the_runner_leaves_its_files_when_the_runner_ends(
+    tmp_path: Path, folders: tuple[Path, Path], loopback: bool, why: str
 ) -> None:
+    """It speaks TCP with its target, which a submission may only where there is loopback and nothing else."""
+    alone = tmp_path / "alone"
+    alone.write_text(LOOPBACK.format(python=sys.executable, eval=str(ground.EVAL)))
+    alone.chmod(0o755)
+    wrap = f"{NAMESPACES} {alone}" if loopback else NAMESPACES
     (folders[0] / "facts").write_text("container=a script\nprofiler=ncu\n")
-    outcome = _judged(tmp_path, folders, ground.manifest(RIGHT, mode="profile"))
+    env = profilers.profiler(tmp_path / "toolkit", "ncu")
+    outcome = _judged(tmp_path, folders, ground.manifest(RIGHT, mode="profile"), wrap, env)
     assert outcome.told.verdict == "passed", outcome.told.reason
     found = {one.name for one in outcome.told.artifacts}
-    assert found == {"benchmark-0.table.txt", "benchmark-0.functions.json", "benchmark-0.ncu-rep"}, outcome.told.profile
-    assert (outcome.out / "artifacts/benchmark-0.ncu-rep").read_bytes() == b"counters\n"
+    assert ("benchmark-0.ncu-rep" in found) is loopback, outcome.told.profile
+    assert why in outcome.told.digests[-1].trouble
 
 
 def test_no_answer_from_the_script_is_infrastructure(tmp_path: Path, folders: tuple[Path, Path]) -> None:

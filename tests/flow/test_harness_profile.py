@@ -15,6 +15,8 @@ from kbslurm.domain.profiler import around
 from kbslurm_eval.judge import profiling
 from kbslurm_eval.shared import wire
 from tests.flow import harness_ground as ground
+from tests.services import GXX, USER_NAMESPACES, needs
+from tests.standin import profilers
 
 RIGHT = "def custom_kernel(data):\n    return sorted(data)\n"
 # All of these pass, and misbehave where they are profiled. From Python 3.12 on cProfile is a tool of sys.monitoring,
@@ -37,7 +39,7 @@ import struct
 from kbslurm_eval.runner import profiling
 
 def traced(call, told, fresh, out):
-    (_, first, cap), (_, second, _), (_, third, room) = told["slots"]
+    (_, first, cap), _, (_, second, _), (_, third, room) = told["slots"]
     struct.pack_into("<Q", out, first, 1 << 63)
     struct.pack_into("<Q", out, second, 6)
     out[second + 8 : second + 14] = b"<html>"
@@ -52,7 +54,7 @@ def custom_kernel(data):
 
 
 def profiled(tmp_path: Path, source: str, **changed: object) -> tuple[wire.Report, Path]:
-    told = ground.manifest(source, mode="profile", benchmarks=[{"n": 300, "seed": 7}], **changed)
+    told = ground.manifest(source, mode="profile", **{"benchmarks": [{"n": 300, "seed": 7}], **changed})
     outcome = ground.judged(tmp_path, told)
     return outcome.told, outcome.out / "artifacts"
 
@@ -125,6 +127,7 @@ def test_a_forged_profile_is_bytes_under_our_names_and_a_clean_text(tmp_path: Pa
     assert [(one.name, one.size) for one in report.artifacts] == [("benchmark-0.functions.json", 6)]
     assert (folder / "benchmark-0.functions.json").read_bytes() == b"<html>"
     assert "\x1b" not in report.profile
+    assert report.digests == [], "<html> is no table"
     assert len(report.profile) <= wire.PROFILE_TEXT_CAP
 
 
@@ -142,13 +145,105 @@ def test_what_a_program_around_the_runner_left_is_read_only_when_it_is_a_plain_f
     assert [profiling.read_left(path) for path in (link, hard, pipe, large, tmp_path, tmp_path / "none")] == [b""] * 6
 
 
-def test_the_programs_argv() -> None:
+def test_a_site_s_profiler_is_a_prefix_of_the_runner_s_command() -> None:
     assert around("none", "/link") == ()
-    ncu, rocprof = around("ncu", "/link"), around("rocprof", "/link")
-    assert ncu[0] == "ncu" and ncu[-2:] == ("--export", "/link/profile")
-    assert ncu[ncu.index("--profile-from-start") :][:2] == ("--profile-from-start", "off")
-    assert rocprof[0] == "rocprofv3" and rocprof[-1] == "--"
-    assert {"/link", "profile"} < set(rocprof)
+    assert " ".join(around("rocprof", "/link")) == "python3 -I -B /eval --profiled rocprof /link"
+
+
+# ------------------------------------------------------------------------- programs around the runner, as stand-ins
+
+
+def around_it(
+    tmp_path: Path, tool: str, *state: str, source: str = RIGHT, **changed: object
+) -> tuple[wire.Report, dict[str, bytes]]:
+    told = ground.manifest(source, mode="profile", **{"benchmarks": [{"n": 300, "seed": 7}], **changed})
+    outcome = ground.judged(tmp_path / "attempt", told, env=profilers.profiler(tmp_path / "toolkit", tool, *state))
+    folder = outcome.out / "artifacts"
+    return outcome.told, {path.name: path.read_bytes() for path in folder.iterdir()} if folder.exists() else {}
+
+
+@needs(GXX, USER_NAMESPACES)
+def test_nsight_compute_leaves_report_tables_and_a_digest(tmp_path: Path) -> None:
+    report, kept = around_it(tmp_path, "ncu")
+    assert report.verdict == "passed", report.reason
+    assert kept.keys() >= {
+        f"benchmark-0.ncu-{one}" for one in ("rep", "details.txt", "details.csv", "raw.csv", "source.csv")
+    }, report.profile
+    made = json.loads(kept["benchmark-0.ncu-rep"].decode().removeprefix("NVR\n"))
+    assert (made["set"], made["source"]) == ("full", "yes"), "warp states, memory tables, and the source view"
+    # the launch that took longest, with the author's lines beside the machine's
+    assert kept["benchmark-0.ncu-source.csv"].decode().splitlines()[1:] == [
+        '"0","cuda,sass","LDG.E R0, [R2.64]","gemm_kernel"'
+    ]
+    python, counters = report.digests
+    assert (python.tool, counters.tool, counters.trouble) == ("cprofile", "ncu", "")
+    assert "is bound by memory, which is 91 % busy" in counters.limits[0]
+    assert [one.calls for one in counters.kernels] == [2, 1]
+    assert counters.hints[0].startswith("Nsight Compute (up to 34.6 %): The memory access pattern")
+    assert counters.limits[2] in report.profile
+    assert wire.read_report(wire.dumps(report)) == report
+
+
+@needs(GXX, USER_NAMESPACES)
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("refused", "the site's admin can set NVreg_RestrictProfilingToAdminUsers=0"),
+        ("old", "the image needs version 2021.3 or newer"),
+    ],
+)
+def test_why_nsight_compute_left_nothing_is_said_in_one_sentence(tmp_path: Path, state: str, said: str) -> None:
+    report, kept = around_it(tmp_path, "ncu", state)
+    assert report.verdict == "passed", report.reason
+    assert said in report.digests[-1].trouble and said in report.profile
+    assert not any("ncu" in name for name in kept)
+
+
+@needs(GXX, USER_NAMESPACES)
+def test_a_report_that_is_too_large_is_left_out_alone(tmp_path: Path) -> None:
+    report, kept = around_it(tmp_path, "ncu", f"size {wire.ARTIFACT_CAP}")
+    assert "benchmark-0.ncu-rep" not in kept and "benchmark-0.ncu-raw.csv" in kept
+    assert "over the limit of 8388608: left out" in report.profile
+    assert report.digests[-1].limits
+
+
+@needs(GXX, USER_NAMESPACES)
+@pytest.mark.parametrize("state", [(), ("nested", "old")])
+def test_rocprofv3_leaves_tables_a_trace_for_perfetto_and_a_digest(tmp_path: Path, state: tuple[str, ...]) -> None:
+    report, kept = around_it(tmp_path, "rocprof", *state)
+    assert report.verdict == "passed", report.reason
+    assert kept.keys() >= {f"benchmark-0.{one}" for one in ("kernel_stats.csv", "kernel_trace.csv", "pftrace")}
+    told = report.digests[-1]
+    assert told.tool == "rocprof" and "ran kernels for 26 % of 1.91 ms" in told.limits[1]
+
+
+@needs(GXX, USER_NAMESPACES)
+def test_without_the_program_the_rest_of_the_profile_is_there(tmp_path: Path) -> None:
+    told = ground.manifest(RIGHT, mode="profile")
+    outcome = ground.judged(tmp_path, told, env={"KBSLURM_PROFILER": "ncu"})
+    assert outcome.told.verdict == "passed", outcome.told.reason
+    assert outcome.told.digests[0].tool == "cprofile" and outcome.told.digests[0].limits
+    assert outcome.told.digests[1].trouble == "ncu isn't in this image"
+
+
+@needs(GXX, USER_NAMESPACES)
+@pytest.mark.parametrize("source", [ENDS, HANGS, FORGES])
+def test_whoever_misbehaves_around_it_keeps_its_verdict(tmp_path: Path, source: str) -> None:
+    limits = ground.limits(benchmark_s=4.0) if source is HANGS else ground.limits()
+    budget = wire.Budget(launches=1, calls=2)
+    report, _ = around_it(tmp_path, "ncu", source=source, limits=limits, budget=budget)
+    assert report.verdict == "passed", report.reason
+    assert report.score_s is not None
+
+
+@needs(GXX, USER_NAMESPACES)
+def test_one_benchmark_alone_is_profiled_if_it_is_asked_for(tmp_path: Path) -> None:
+    three = [{"n": n, "seed": 7} for n in (100, 200, 300)]
+    report, kept = around_it(tmp_path, "ncu", benchmarks=three, profile_benchmark=1)
+    assert {one.benchmark for one in report.digests} == {1}
+    assert {name.split(".")[0] for name in kept} == {"benchmark-1"}
+    report, _ = profiled(tmp_path / "all", RIGHT, benchmarks=three)
+    assert [one.benchmark for one in report.digests] == [1, 2]
 
 
 @pytest.mark.torch

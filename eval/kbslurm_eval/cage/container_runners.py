@@ -61,7 +61,7 @@ from kbslurm_eval.cage.limits import GOES_FIRST, SPARED
 from kbslurm_eval.cage.process_tree import ProcessTree
 from kbslurm_eval.cage.processes import has_ended, send_signal
 from kbslurm_eval.cage.runner_log import RunnerLog
-from kbslurm_eval.cage.runners import CALL_STOP_S, IMAGE_FACTS, START_S, CantStart, Runner, end_in_words
+from kbslurm_eval.cage.runners import CALL_STOP_S, IMAGE_FACTS, START_S, CantStart, Runner, end_in_words, profiler_named
 from kbslurm_eval.shared.wire import LOG_CAP, Limits
 
 
@@ -77,7 +77,8 @@ class ContainerRunners:
         facts = _read_facts(folder / "facts")
         self.means = facts.get("container", "container")
         self.container = facts.get("exclusive") == "1"
-        self.profiler, self.profiling, self.spared = facts.get("profiler", ""), False, False
+        self.profiler, self.profiling = profiler_named(facts.get("profiler", "")), False
+        self.spared = False
         self.image: Mapping[str, str] = {name: facts[name] for name in IMAGE_FACTS if facts.get(name)}
         self.notes: Sequence[str] = (
             (f"all that a runner may write: {facts['scratch']}",) if facts.get("scratch") else ()
@@ -109,6 +110,7 @@ class ContainerRunners:
             "limits": limits,
             "oom_score": score,
             "inet": self.ranks > 1,
+            "profiled": self.profiling,
             "places": places.WRITABLE_BY_ALL,
         }
 

@@ -73,7 +73,7 @@ def _launch(spec: dict[str, Any], said: int) -> None:
     root, me = os.getuid() == 0, os.getpid()
     if caged:
         _own_namespaces(root)
-        if spec["ranks"] > 1:
+        if spec["inet"]:
             _loopback_up()
         make_root(spec)
         keeper = _clone()
@@ -178,7 +178,7 @@ def _become_runner(spec: dict[str, Any], caged: bool, root: bool) -> None:
     set_limits(spec["limits"], own_namespace=caged, gpu=bool(spec["devices"]))
     os.umask(0o022)
     if spec["level"] >= 1:
-        gpu, inet = bool(spec["devices"]), spec["ranks"] > 1
+        gpu, inet = bool(spec["devices"]), bool(spec["inet"])
         scoped = fenced and landlock.keeps_signals()
         put_on_seccomp(seccomp_filter(bare=not caged, own_pid=os.getpid(), inet=inet, memfd=gpu, scoped=scoped))
     else:

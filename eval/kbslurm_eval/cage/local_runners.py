@@ -25,11 +25,12 @@ from kbslurm_eval.cage.process_tree import ProcessTree
 from kbslurm_eval.cage.processes import descendants_of, send_signal
 from kbslurm_eval.cage.runner_environment import interpreter_paths, places_for_all, runner_environment, toolkit_paths
 from kbslurm_eval.cage.runner_log import RunnerLog
-from kbslurm_eval.cage.runners import IMAGE_FACTS, START_S, CantStart, Runner, end_in_words
+from kbslurm_eval.cage.runners import IMAGE_FACTS, START_S, CantStart, Runner, end_in_words, profiler_named
 from kbslurm_eval.shared import remove_tree
+from kbslurm_eval.shared.profile_files import LEFT
 from kbslurm_eval.shared.program import eval_folder
 from kbslurm_eval.shared.runner_link import BUILT_SUFFIX, FILES, LENT, rank_folder
-from kbslurm_eval.shared.wire import Limits
+from kbslurm_eval.shared.wire import Limits, ProfileTool
 
 # keeps libraries from sharing memory by name, which level 1 doesn't allow
 UNSHARED = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "NCCL_SHM_DISABLE": "1"}
@@ -39,7 +40,6 @@ class LocalRunners:
     """Runners as children of the judge, in the cage that this machine allows."""
 
     container = False
-    profiler = ""
     profiling = False
     spared = False
 
@@ -48,6 +48,7 @@ class LocalRunners:
     ) -> None:
         self._limits, self._level, self.ranks, self.bare = limits, level, ranks, level < 2
         self.highest = level
+        self.profiler = profiler_named(os.environ.get("KBSLURM_PROFILER", ""))
         told = {name: os.environ.get(f"KBSLURM_{name.upper()}", "") for name in IMAGE_FACTS}
         self.image: Mapping[str, str] = {name: text for name, text in told.items() if text}
         self.notes = notes
@@ -77,7 +78,11 @@ class LocalRunners:
             for reached in (folder, *(rank_folder(folder, n) for n in range(self.ranks if self.ranks > 1 else 0))):
                 _let_in(reached, uid)
         score = SPARED if self.spared else GOES_FIRST
-        runner = LocalRunner(folder, self._limits, self._level, self.ranks, place, uid, score)
+        profiler = self.profiler if self.profiling else None
+        for name in LEFT[profiler] if profiler else ():  # in a cage only these of the link's folder are to be seen
+            (folder / name).touch()
+            (folder / name).chmod(0o666)
+        runner = LocalRunner(folder, self._limits, self._level, self.ranks, place, uid, score, profiler)
         self._live.append(runner)
         return runner
 
@@ -143,9 +148,17 @@ class LocalRunner:
     """One launch on this machine."""
 
     def __init__(
-        self, folder: Path, limits: Limits, level: int, ranks: int, place: Path | None, uid: int, oom_score: int
+        self,
+        folder: Path,
+        limits: Limits,
+        level: int,
+        ranks: int,
+        place: Path | None,
+        uid: int,
+        oom_score: int,
+        profiler: ProfileTool | None = None,
     ) -> None:
-        self._oom_score = oom_score
+        self._oom_score, self._profiler = oom_score, profiler
         self._folder, self._limits, self._level, self._ranks = folder, limits, level, ranks
         self._place, self._uid = place, uid
         self.furnished = level >= 2
@@ -227,16 +240,20 @@ class LocalRunner:
             "processes": self._limits.processes,
             "file_bytes": self._limits.file_bytes,
         }
+        around = [sys.executable, "-I", "-B", program, "--profiled", self._profiler, link] if self._profiler else []
         return {
             "level": self._level,
             "root": str(self._folder / "root"),
             "link": str(self._folder),
             "links": [
                 *FILES,
+                *(LEFT[self._profiler] if self._profiler else ()),
                 *([LENT] if (self._folder / LENT).exists() else ()),
                 *(f"{rank_folder(Path(), n)}/{f}" for n in range(self._ranks if self._ranks > 1 else 0) for f in FILES),
             ],
             "ranks": self._ranks,
+            # a profiler speaks TCP with its target; without a network of its own nobody may
+            "inet": self._ranks > 1 or (self._profiler is not None and caged),
             "eval": eval_folder(),
             "built": _built_beside(self._folder),
             "binds": [*interpreter_paths(), *toolkit_paths()],
@@ -248,7 +265,7 @@ class LocalRunner:
             "oom_score": self._oom_score,
             "log_fd": log_write,
             "said_fd": said_fd,
-            "argv": [sys.executable, "-I", "-B", program, "--runner", link],
+            "argv": [*around, sys.executable, "-I", "-B", program, "--runner", link],
             "env": runner_environment("/tmp")
             if caged
             else {**runner_environment(str(self.work)), **(UNSHARED if self._level else {})},

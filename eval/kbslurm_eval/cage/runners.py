@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kbslurm_eval.cage.core_warmer import CoreWarmer
+from kbslurm_eval.shared.wire import ProfileTool
 
 CALL_STOP_S = 5.0
 IMAGE_FACTS = ("image", "image_digest", "image_pinned", "image_seen")
@@ -79,7 +80,7 @@ class Runners(Protocol):
     means: str
     highest: int
     ranks: int
-    profiler: str
+    profiler: ProfileTool | None
     profiling: bool
     spared: bool
     warmer: CoreWarmer
@@ -100,6 +101,11 @@ class Runners(Protocol):
     def close(self) -> None:
         """End every runner and remove our folders."""
         ...
+
+
+def profiler_named(name: str) -> ProfileTool | None:
+    """The profiler of that name that may run around a runner, or none."""
+    return "ncu" if name == "ncu" else "rocprof" if name == "rocprof" else None
 
 
 def end_in_words(status: int) -> str:

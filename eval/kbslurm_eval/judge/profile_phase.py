@@ -6,13 +6,14 @@ import traceback
 from pathlib import Path
 
 from kbslurm_eval.cage.runners import CantStart
-from kbslurm_eval.judge import profiling
+from kbslurm_eval.judge import profile_digest, profiling
 from kbslurm_eval.judge.launch import Allowance
 from kbslurm_eval.judge.launches import Launches
 from kbslurm_eval.judge.profiling import ProfileFiles
 from kbslurm_eval.judge.reference import Case, ProblemTrouble
 from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, clean
 from kbslurm_eval.judge.run_state import OutOfTime, RunState
+from kbslurm_eval.shared.wire import ProfileTool
 
 
 def profile(run: RunState, launches: Launches, artifacts: Path | None) -> None:
@@ -21,8 +22,10 @@ def profile(run: RunState, launches: Launches, artifacts: Path | None) -> None:
     files = results.profile = ProfileFiles(folder=artifacts)
     level, notes, allowance = results.level, list(results.notes), Allowance(left_s=whole, whole_s=whole)
     cases = [Case(index=n, params=p) for n, p in enumerate(run.manifest.benchmarks)]
-    chosen = profiling.cases_of(cases, ranks=run.runners.ranks > 1)
-    tools = ["", *([run.runners.profiler] if run.runners.profiler else [])]
+    chosen = profiling.cases_of(cases, ranks=run.runners.ranks > 1, only=run.manifest.profile_benchmark)
+    tools: list[ProfileTool | None] = [None]
+    if (around := run.runners.profiler) is not None:
+        tools.append(around)
     run.heartbeat.enter("profile", len(chosen) * len(tools))
     try:
         for case in chosen:
@@ -38,21 +41,24 @@ def profile(run: RunState, launches: Launches, artifacts: Path | None) -> None:
 
 
 def _profile_one(
-    run: RunState, launches: Launches, case: Case, tool: str, allowance: Allowance, files: ProfileFiles
+    run: RunState, launches: Launches, case: Case, tool: ProfileTool | None, allowance: Allowance, files: ProfileFiles
 ) -> None:
     launch = None
-    run.runners.profiling = bool(tool)
+    run.runners.profiling = tool is not None
     try:
         prepared = run.reference.prepare(case, run.seed("benchmark", case, "profile"))
         launch = launches.start("benchmark", allowance, launches.built("benchmark", run.manifest))
         launches.hand_over(launch, run.manifest)
-        if tool:
+        if tool is not None:
             profiling.profile_around(launch, prepared, files, tool)
         else:
             profiling.profile_calls(launch, prepared, files)
     except (Rejected, CantStart, ProblemTrouble) as trouble:
         said = trouble.said if isinstance(trouble, Rejected) else str(trouble)
-        files.say(f"benchmark-{case.index}: no profile{f' by {tool}' if tool else ''}: {clean(said, MESSAGE_CAP)}")
+        said = (profile_digest.explained(said) if tool is not None else "") or clean(said, MESSAGE_CAP)
+        files.say(f"benchmark-{case.index}: no profile{f' by {tool}' if tool else ''}: {said}")
+        if tool is not None:
+            files.tell(profile_digest.without(benchmark=case.index, spec=case.spec, tool=tool, trouble=said))
     finally:
         run.runners.profiling = False
         launches.end("benchmark", launch)

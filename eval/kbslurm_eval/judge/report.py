@@ -63,6 +63,7 @@ def report_of(run: RunState, verdict: VerdictName, reason: str, started: int) ->
         flags=_flags(run),
         profile=results.profile.text() if results.profile else "",
         artifacts=results.profile.artifacts if results.profile else [],
+        digests=results.profile.digests if results.profile else [],
         samples=results.samples,
         paired=any(b.baseline_ns is not None for b in results.benchmarks),
         submission_sha256=hashlib.sha256(manifest.source.encode()).hexdigest(),

@@ -101,11 +101,11 @@ def _by_torch(call: Callable[[Any], Any], inputs: list[Any]) -> tuple[dict[str, 
     os.unlink(path)
     rows = [(str(row.key), float(getattr(row, times[0], 0.0)), int(row.count)) for row in averages] if times else []
     rows.sort(key=lambda row: -row[1])
+    told = [{"name": name, "calls": count, "self_us": spent} for name, spent, count in rows]
     lines = "\n".join(f"{name[:70]:70} {spent:12.1f} us {count:8}x" for name, spent, count in rows)
     what = "on the GPU" if gpu else "on the CPU"
-    return {"table.txt": table.encode(), "trace.json.gz": trace}, _head(
-        f"torch.profiler, {len(inputs)} calls, own time {what}", lines
-    )
+    files = {"table.txt": table.encode(), "operators.json": json.dumps(told).encode(), "trace.json.gz": trace}
+    return files, _head(f"torch.profiler, {len(inputs)} calls, own time {what}", lines)
 
 
 def _head(title: str, table: str) -> str:
@@ -116,9 +116,13 @@ def _head(title: str, table: str) -> str:
 def _kernels_watched() -> Iterator[None]:
     """A profiler that was started around this process looks at what is launched in here only."""
     driver: Any = None
+    regions: Any = None
     with contextlib.suppress(OSError, AttributeError):
         driver = ctypes.CDLL("libcuda.so.1")
         driver.cuProfilerStart()
+    with contextlib.suppress(OSError, AttributeError):  # rocprofv3 preloads it where it is asked for regions
+        regions = ctypes.CDLL("librocprofiler-sdk-roctx.so")
+        regions.roctxProfilerResume(0)
     try:
         yield
     finally:
@@ -126,3 +130,5 @@ def _kernels_watched() -> Iterator[None]:
             torch.cuda.synchronize()
         if driver is not None:
             driver.cuProfilerStop()
+        if regions is not None:
+            regions.roctxProfilerPause(0)

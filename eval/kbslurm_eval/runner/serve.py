@@ -229,6 +229,10 @@ def _hello(told: dict[str, Any], folder: str) -> tuple[int, str]:
     if told.get("supervised"):
         from kbslurm_eval.cage import in_container
 
+        if told.get("profiled"):  # a profiler speaks TCP with its target, which may be only where nobody else is
+            from kbslurm_eval.runner import rank_processes
+
+            told = {**told, "inet": rank_processes.interfaces_up() == ["lo"]}
         in_container.put_on_inner_cage(told, folder)
     seen = seen_inside.seen_from_inside()
     seen["open"] = seen_inside.places_left_open(told.get("places") or ())

@@ -19,16 +19,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-WIRE_VERSION = 2  # 2: raw samples, whether the score is paired, commitments, the budget as spent
+# 2: raw samples, whether the score is paired, commitments, the budget as spent; 3: digests of profiles
+WIRE_VERSION = 3
 MANIFEST_CAP = 16_000_000
 REPORT_CAP = 8_000_000
 LOG_CAP = 65_536
-ARTIFACTS_CAP, ARTIFACT_CAP, ARTIFACTS_TOTAL, PROFILE_TEXT_CAP = 12, 8 << 20, 16 << 20, 6_000
+ARTIFACTS_CAP, ARTIFACT_CAP, ARTIFACTS_TOTAL, PROFILE_TEXT_CAP = 24, 8 << 20, 16 << 20, 6_000
+DIGESTS_CAP, KERNELS_CAP, METRICS_CAP, SENTENCES_CAP, SENTENCE_CAP, NAME_CAP = 12, 20, 24, 8, 400, 200
 RIVALS_MOST = 10  # submissions that may meet in one final
 # how many durations one report may contain; the budget is reduced to it before anything is measured
 SAMPLES_CAP = 200_000
 
 Mode = Literal["test", "benchmark", "leaderboard", "profile"]
+ProfileTool = Literal["ncu", "rocprof", "torch", "cprofile"]
 PhaseName = Literal["test", "benchmark", "ranked", "hidden"]
 VerdictName = Literal["passed", "wrong", "error", "timeout", "memory", "violation", "infrastructure"]
 Scalar = int | float | str | bool
@@ -121,6 +124,7 @@ class Manifest:
     benchmarks: list[Params]
     hidden: list[Params]
     seed: int | None = None
+    profile_benchmark: int | None = None  # the only one to profile; None: the last ones
     secret_seed: str
     ranking_by: Literal["last", "mean", "geom"] = "last"
     limits: Limits = field(default_factory=Limits)
@@ -223,6 +227,37 @@ class Artifact:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProfiledKernel:
+    """One kernel (operator, function) of a profile, all its launches together. `share` is of the profile's time."""
+
+    name: str
+    calls: int
+    total_ns: float
+    share: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileDigest:
+    """One benchmark under one profiler, in short: at most three sentences on what limits it, and what may be tried.
+
+    It was made by the judge out of tables that came from where the submission ran: names and numbers are its word.
+    `trouble` says why there is no profile; the rest is empty then.
+    """
+
+    benchmark: int
+    spec: str
+    tool: ProfileTool
+    trouble: str = ""
+    calls: int = 0
+    total_ns: float = 0.0
+    limits: list[str] = field(default_factory=list)
+    hints: list[str] = field(default_factory=list)
+    kernels: list[ProfiledKernel] = field(default_factory=list)
+    kernels_left_out: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """The outcome of one attempt. Times are nanoseconds since the epoch by the node's clock, or durations."""
 
@@ -254,6 +289,7 @@ class Report:
     budget: Mapping[str, Any] = field(default_factory=dict)
     profile: str = ""
     artifacts: list[Artifact] = field(default_factory=list)
+    digests: list[ProfileDigest] = field(default_factory=list)
 
 
 def commitment(secret_seed: str) -> str:
@@ -408,7 +444,7 @@ def _check_sense(report: Report) -> None:
             raise WireError(f"a passed {report.mode} run passes the phases {', '.join(want)}")
     if report.ended_at_ns < report.started_at_ns:
         raise WireError("it ended before it started")
-    if (report.artifacts or report.profile) and report.mode != "profile":
+    if (report.artifacts or report.profile or report.digests) and report.mode != "profile":
         raise WireError("only a profile leaves artifacts")
     if len(report.artifacts) > ARTIFACTS_CAP or sum(one.size for one in report.artifacts) > ARTIFACTS_TOTAL:
         raise WireError("more artifacts than a profile may leave")
@@ -419,5 +455,18 @@ def _check_sense(report: Report) -> None:
         raise WireError("an artifact's size or digest isn't valid")
     if len(report.profile) > PROFILE_TEXT_CAP:
         raise WireError("a profile's summary is over its limit")
+    if len(report.digests) > DIGESTS_CAP or any(map(_is_too_long, report.digests)):
+        raise WireError("a profile's digest is over its limits")
     if len(report.log) > 2 * LOG_CAP or len(report.secret_log) > 2 * LOG_CAP:
         raise WireError("a log is over its limit")
+
+
+def _is_too_long(digest: ProfileDigest) -> bool:
+    sentences = [*digest.limits, *digest.hints, digest.trouble]
+    return (
+        len(digest.limits) > 3
+        or len(sentences) > SENTENCES_CAP + 4
+        or any(len(text) > SENTENCE_CAP for text in sentences)
+        or len(digest.kernels) > KERNELS_CAP
+        or any(len(one.name) > NAME_CAP or len(one.metrics) > METRICS_CAP for one in digest.kernels)
+    )

@@ -50,6 +50,6 @@ export OMP_NUM_THREADS=2
 LIMIT_S=975 SHM_ROOT=/dev/shm SCRATCH_MB=1024 SCRATCH_ROOT="${TMPDIR-}" SCRATCH_NEEDS=TMPDIR
 RUNTIME=apptainer PYTHON=python3 VENDOR=nvidia GPU_OPTION=--nv WHOLE=yes
 CONTAINER='apptainer --silent exec --no-home --no-mount home,cwd,hostfs,bind-paths --no-eval --no-privs --net --network none'
-PINNED='' PROFILER=ncu PROFILE='ncu --target-processes all --profile-from-start off --set basic --section SpeedOfLight --section MemoryWorkloadAnalysis --launch-count 60 --clock-control none --force-overwrite --export /link/profile'
+PINNED='' PROFILER=ncu PROFILE='python3 -I -B /eval --profiled ncu /link'
 set_up
 supervise
