@@ -5,12 +5,13 @@ Contains nothing that only hosts may see: of the hidden phase, only whether it p
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from kbslurm.domain import access
+from kbslurm.domain import access, profiles
 from kbslurm.domain.measure import shown_best_ns
 from kbslurm.domain.run import RunState
 from kbslurm.domain.verdict import POPCORN, why_unranked
@@ -241,6 +242,7 @@ def _full_run(
     told: dict[str, Any] = dict(one["result"])
     if view.mode == "profile":
         told["benchmark-count"] = int(told.get("benchmark-count", 0))
+        told |= _reports(detail)
     return {
         "start": one["start_time"],
         "end": one["end_time"],
@@ -256,6 +258,19 @@ def _full_run(
             "result": told,
         },
         "profile": None if profile is None else dict(profile),
+    }
+
+
+def _reports(detail: Mapping[str, Any]) -> dict[str, str]:
+    """What the client shows of each profiled benchmark, in base64."""
+    found: dict[int, list[str]] = {}
+    for row in profiles.digests(detail):
+        found.setdefault(row["benchmark"], []).extend(
+            [profiles.title(row), *profiles.sentences(row), *row["hints"], ""]
+        )
+    return {
+        f"benchmark.{index}.report": base64.b64encode("\n".join(lines).encode()).decode("ascii")
+        for index, lines in found.items()
     }
 
 

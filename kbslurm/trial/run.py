@@ -124,6 +124,7 @@ def as_try_json(trial: Trial) -> dict[str, Any]:
         "isolation": asdict(report.isolation),
         "flags": list(report.flags),
         "profile": report.profile,
+        "digests": [asdict(one) for one in report.digests],
         "took_s": round(trial.took_s, 3),
         "log": report.log if len(report.log) <= SHOWN_LOG_CAP else report.log[:SHOWN_LOG_CAP] + "\n[… cut]",
     }

@@ -95,13 +95,17 @@ def test_a_profile_is_shown_to_its_owner_and_its_files_are_fetched(kbslurm: Comm
     told = kbslurm("submit", str(GOOD), "-l", "transpose", "-g", "H100", "--mode", "profile", "--json")
     number = str(told.json()["submission"])
     assert kbslurm("up", "--once").code == 0
-    assert f"kbslurm profile {number} --out DIR" in kbslurm("watch", number).out
+    followed = kbslurm("watch", number).out
+    assert f"kbslurm profile {number} --out DIR" in followed and "of the functions' own time" in followed
     shown = kbslurm("profile", number, "--out", "drawn")
     assert shown.code == 0 and "custom_kernel" in shown.out
     table = tmp_path / "drawn" / f"{number}-H100-benchmark-0.table.txt"
     assert "custom_kernel" in table.read_text()
     listed = kbslurm("profile", number, "--json").json()
     assert {row["name"]: row["size"] for row in listed["artifacts"]}["benchmark-0.table.txt"] == table.stat().st_size
+    (run,) = listed["profiles"]
+    assert run["digests"][0]["tool"] == "cprofile" and len(run["digests"][0]["limits"]) == 3
+    assert run["digests"][0]["kernels"][0]["calls"] == 5
     assert kbslurm("profile", number, "--as", "boris").code == 5
 
 

@@ -183,13 +183,29 @@ def test_a_profile_is_text_and_downloads_for_its_owner_only(api: ServedApi) -> N
         wire.Artifact(name=name, size=len(blob), sha256=hashlib.sha256(blob).hexdigest())
         for name in ("benchmark-0.table.txt", "changed.txt", "lost.txt")
     ]
-    report = sealed_report(store.attempts.work(attempt.id), profile=f"a profile with {HOSTILE}", artifacts=sealed)
+    digest = wire.ProfileDigest(
+        benchmark=0,
+        spec="rows: 1",
+        tool="ncu",
+        calls=2,
+        total_ns=3e6,
+        limits=[f"{HOSTILE} takes 100 % of the kernels' time.", "By how much.", "What to try."],
+        hints=[f"a hint with {HOSTILE}"],
+        kernels=[wire.ProfiledKernel(name=HOSTILE, calls=2, total_ns=3e6, share=1.0, metrics={"occupancy_pct": 71.0})],
+    )
+    refused = wire.ProfileDigest(benchmark=1, spec="rows: 2", tool="ncu", trouble="an admin can set something")
+    work = store.attempts.work(attempt.id)
+    told = {"profile": f"a profile with {HOSTILE}", "artifacts": sealed, "digests": [digest, refused]}
+    report = sealed_report(work, **told)
     score(store, attempt, report, now, brought=lambda names: {names[0]: blob, names[1]: b"other bytes"})
     address = f"/s/{number}/artifacts/H100/benchmark-0.table.txt"
     with browsing(api, "ada") as ada, browsing(api, "eve") as eve, browsing(api) as nobody:
         page = ada.get(f"/s/{number}").text
         assert HOSTILE not in page and "a profile with &lt;script&gt;" in page and address in page
         assert "changed.txt" not in page and "lost.txt" not in page, "what isn't as it was sealed isn't kept"
+        for shown in ("benchmark-0 (rows: 1), Nsight Compute", "What to try.", "a hint with &lt;script&gt;", "71 %",
+                      "no profile: an admin can set something", "1.5 ms"):  # fmt: skip
+            assert shown in page, shown
         file = ada.get(address)
         assert (file.status_code, file.content) == (200, blob)
         assert file.headers["content-type"] == "application/octet-stream"

@@ -119,6 +119,8 @@ def test_a_profile_is_a_stream_with_progress_at_once_and_the_result_last(api: Se
     profile = full["runs"]["profile.0"]
     assert "profile" in profile and {"stdout", "stderr", "result"} <= set(profile["run"])
     assert type(profile["run"]["result"]["benchmark-count"]) is int
+    shown = base64.b64decode(profile["run"]["result"]["benchmark.0.report"]).decode()
+    assert "cProfile" in shown and "of the functions' own time" in shown
     drawn = profile["profile"]
     assert drawn["profiler"] == "cProfile" and "custom_kernel" in profile["run"]["stdout"]
     assert "custom_kernel" in last["reports"][0]

@@ -18,7 +18,7 @@ from kbslurm.api.pages.visitors import Offset, Visitors, form_of, to_login
 from kbslurm.api.parameters import Gpu, Number
 from kbslurm.api.routes.artifacts import FileName, download
 from kbslurm.api.standings_cache import StandingsCache
-from kbslurm.domain import access, conditions, measure, physics
+from kbslurm.domain import access, conditions, measure, physics, profiles
 from kbslurm.domain.amounts import score
 from kbslurm.domain.verdict import why_unranked
 from kbslurm.domain.waterfall import waterfall
@@ -143,6 +143,15 @@ def _run(run: RunView, mode: str) -> dict[str, Any]:
         "timed": _shown(detail, "benchmarks"),
         "log": str(detail.get("log", ""))[-LOG_CHARACTERS:],
         "profile": str(detail.get("profile", "")),
+        "digests": [
+            {
+                "title": profiles.title(row),
+                "sentences": profiles.sentences(row),
+                "hints": row["hints"],
+                "kernels": profiles.kernels(row),
+            }
+            for row in profiles.digests(detail)
+        ],
     }
 
 

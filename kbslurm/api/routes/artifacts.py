@@ -109,7 +109,7 @@ def popcorn_profile(context: Context, view: SubmissionView, run: RunView) -> dic
 def profiler_of(names: list[str]) -> str:
     """The program that made them, by the judge's file names."""
     known = {"trace.json.gz": "torch", "functions.json": "cProfile", "ncu-rep": "Nsight Compute",
-             "kernel_stats.csv": "rocprof"}  # fmt: skip
+             "kernel_stats.csv": "rocprofv3"}  # fmt: skip
     used = [tool for end, tool in known.items() if any(name.endswith(end) for name in names)]
     return ", ".join(used) or "none"
 

@@ -10,7 +10,8 @@ import typer
 from kbslurm.cli.arguments import As, Json, submission_number
 from kbslurm.cli.competitor.connect import service
 from kbslurm.cli.output import printing
-from kbslurm.cli.output.submission import profile_of
+from kbslurm.cli.output.submission import print_digests, profile_of
+from kbslurm.domain import profiles
 from kbslurm.errors import Invalid
 
 
@@ -26,8 +27,11 @@ def profile(
     as_: As = None,
     as_json: Json = False,
 ) -> int:
-    """Show a profile's summary and its files, or download them. The submission wrote them, so be careful how you open
-    them."""
+    """Show what limits a profiled kernel, the profile's summary and its files, or download them.
+
+    The submission wrote the files, so be careful how you open them. With --json the digests are for programs: sentences
+    on what limits the kernel and what to try, and the kernels with their times, shares and metrics.
+    """
     with service(as_) as found:
         view = found.look(submission).view
         files = found.artifacts(view)
@@ -44,11 +48,19 @@ def profile(
                 written.append(str(path))
     if as_json:
         rows = [{"gpu": one.gpu, "name": one.name, "size": one.size, "at": one.at} for one in files]
-        told = [{"gpu": run.gpu, "summary": profile_of(run)} for run in view.runs]
+        told = [
+            {
+                "gpu": run.gpu,
+                "summary": profile_of(run),
+                "digests": profiles.digests(run.verdict.detail if run.verdict else None),
+            }
+            for run in view.runs
+        ]
         printing.as_json({"submission": view.id, "profiles": told, "artifacts": rows, "written": written})
         return 0
     for run in view.runs:
         printing.say(f"{run.gpu}:")
+        print_digests(run)
         printing.say(profile_of(run) or "no profile")
     for one in files:
         printing.say(f"{one.gpu}  {one.name}  {one.size} bytes")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kbslurm.cli.output.printing import coloured, escape, out, when
-from kbslurm.domain import access, conditions, physics
+from kbslurm.domain import access, conditions, physics, profiles
 from kbslurm.domain.amounts import score, span
 from kbslurm.domain.verdict import why_unranked
 
@@ -62,6 +62,25 @@ def _run_json(run: RunView, mode: str) -> dict[str, Any]:
     }
 
 
+def print_digests(run: RunView) -> None:
+    """Each profile in short, with the kernels that take most of the time."""
+    console = out()
+    for row in profiles.digests(run.verdict.detail if run.verdict else None):
+        console.print(f"[bold]{escape(profiles.title(row))}[/]", soft_wrap=True)
+        for sentence in profiles.sentences(row):
+            console.print(f"  {escape(sentence)}", soft_wrap=True)
+        for hint in row["hints"]:
+            console.print(f"  [dim]hint: {escape(hint)}[/]", soft_wrap=True)
+        for one in profiles.kernels(row):
+            active = one["occupancy_pct"]
+            more = f", {active:.0f} % of warps active" if active is not None else ""
+            told = f"{100 * one['share']:5.1f} %  {span(one['mean_s']):>9} × {one['calls']}{more}  {one['name']}"
+            console.print(f"    {escape(told)}", soft_wrap=True)
+        if row["kernels_left_out"] or len(row["kernels"]) > profiles.KERNELS_SHOWN:
+            left = len(row["kernels"]) - profiles.KERNELS_SHOWN + row["kernels_left_out"]
+            console.print(f"    [dim]and {left} more[/]")
+
+
 def profile_of(run: RunView) -> str:
     """The profile's summary, produced by the submission's own process."""
     detail = run.verdict.detail if run.verdict else None
@@ -93,11 +112,16 @@ def print_submission(view: SubmissionView) -> None:
         for line in _failures(run):
             console.print(f"      {escape(line)}", soft_wrap=True)
         if drawn := profile_of(run):
-            for line in drawn.splitlines():
+            told = profiles.digests(run.verdict.detail if run.verdict else None)
+            for line in _lines_of(told) if told else drawn.splitlines():
                 console.print(f"      [dim]{escape(line)}[/]", soft_wrap=True)
             console.print(f"      full profile: kbslurm profile {view.id} --out DIR", soft_wrap=True)
         if fall := waterfall(run):
             console.print("      [dim]" + " → ".join(f"{name} {span(took)}" for name, took in fall) + "[/]")
+
+
+def _lines_of(digests: list[dict[str, Any]]) -> list[str]:
+    return [line for row in digests for line in (profiles.title(row), *(f"  {one}" for one in profiles.sentences(row)))]
 
 
 def _run_line(run: RunView, mode: str) -> str:
