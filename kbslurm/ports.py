@@ -203,7 +203,8 @@ class Closes(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class NewSubmission:
-    """A submission that has been checked and can be stored. `place`: its runs go there and nowhere else."""
+    """A submission that has been checked and can be stored. `place`: its runs go there and nowhere else. `benchmark`:
+    the only one that is profiled."""
 
     person_id: PersonId
     board_id: int
@@ -218,6 +219,7 @@ class NewSubmission:
     by_staff: bool = False
     via: str = "cli"
     place: str | None = None
+    benchmark: int | None = None
     basis: Basis | None = None
 
 

@@ -280,6 +280,7 @@ def local_place(config: Config, *, eval_dir: Path | None = None) -> Place:
             Path(sys.executable),
             config.local_name,
             crash_point=lambda step: crash_point(f"local.{step}"),
+            profiler=config.daemon.local.profiler,
         ),
         untrusted=not config.daemon.local.staff_only,
         poll_s=min(2.0, config.daemon.poll_s),

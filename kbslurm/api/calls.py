@@ -54,6 +54,7 @@ CALLS: Mapping[str, Call] = {
     "POST /user/submissions/{submission_id}/cancel": Call(who="person"),
     "DELETE /user/submissions/{submission_id}": Call(who="person"),
     "POST /user/submissions": Call(cap=SOURCE, who="person", submits=True),
+    "POST /profile": Call(cap=SOURCE, who="person", submits=True),
     "POST /submission/{leaderboard}/{gpu}/{mode}": Call(cap=SOURCE, who="person", submits=True),
     "POST /{leaderboard}/{gpu}/{mode}": Call(cap=SOURCE, who="person", submits=True),
     "POST /bot/people": Call(cap=FIELDS, who="service"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
 
 from fastapi import Request
 from starlette.datastructures import UploadFile
@@ -31,10 +31,11 @@ OPENAPI = {
 
 @dataclass(frozen=True, kw_only=True)
 class Upload:
-    """The uploaded file."""
+    """The uploaded file, and the form's other fields."""
 
     file_name: str
     data: bytes
+    fields: Mapping[str, str] = field(default_factory=dict)
 
 
 async def read(request: Request) -> Upload:
@@ -61,7 +62,8 @@ async def _parsed(request: Request, body: bytes) -> Upload:
         part = form.get(PART)
         if not isinstance(part, UploadFile) or not part.filename:
             raise Invalid("the upload has no part `file` with a file name")
-        return Upload(file_name=part.filename, data=await part.read())
+        fields = {name: value for name, value in form.items() if isinstance(value, str)}
+        return Upload(file_name=part.filename, data=await part.read(), fields=fields)
     finally:
         for file in parser._files_to_close_on_error:  # the form doesn't have those of parts that never end
             file.close()

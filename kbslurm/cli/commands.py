@@ -207,7 +207,10 @@ COMMANDS: Mapping[str, Command | Group] = {
             ),
         },
     ),
-    "profile": Command("competitor.profile:profile", "Show what limits a profiled kernel, the profile's summary and its files, or download them."),
+    "profile": Command(
+        "competitor.profile:profile",
+        "Show what limits a profiled kernel, the profile's summary and its files, or download them.",
+    ),
     "rejudge": Command("host.rejudge:rejudge", "Judge a board's runs again."),
     "shadow": Group(
         "Measure submissions at another place as well: order, report.",

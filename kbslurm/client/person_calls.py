@@ -34,14 +34,23 @@ class PersonCalls(Connection):
         return parsed(Accepted, told)
 
     def submit_to_many(
-        self, board: str | None, gpus: Sequence[str], mode: str, file_name: str, source: bytes, *, on: str | None = None
+        self,
+        board: str | None,
+        gpus: Sequence[str],
+        mode: str,
+        file_name: str,
+        source: bytes,
+        *,
+        on: str | None = None,
+        benchmark: int | None = None,
     ) -> Accepted:
         """Submit a file for several GPU types; its #!POPCORN lines give the board and GPU types if they are left out.
 
-        `on`: the place where a test run goes.
+        `on`: the place where a test run goes. `benchmark`: the only one to profile.
         """
         wanted: dict[str, Any] = {"gpu": list(gpus), "mode": mode, **({"leaderboard": board} if board else {})}
         wanted |= {"place": on} if on is not None else {}
+        wanted |= {"benchmark": benchmark} if benchmark is not None else {}
         told = self._told(
             "POST", "/user/submissions", params=wanted, files={"file": (file_name, source)}, timeout=UPLOAD_TIMEOUT_S
         )

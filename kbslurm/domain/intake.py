@@ -97,6 +97,17 @@ def check_mode(admission: Admission, mode: Mode, source: Source) -> None:
     check_language(source, admission.problem.lang)
 
 
+def chosen_benchmark(problem: Problem, mode: Mode, asked: int) -> int:
+    """The only benchmark to profile, if the problem has it. They count from 0, as in the names of a profile's files."""
+    if mode != "profile":
+        raise Invalid(f"a {mode} runs every benchmark", hint="Choose one benchmark with mode profile only.")
+    count = len(problem.benchmarks)
+    if not 0 <= asked < count:
+        which = "only benchmark 0" if count == 1 else f"benchmarks 0 to {count - 1}"
+        raise Invalid(f"{problem.name} has no benchmark {asked}", hint=f"It has {which}.")
+    return asked
+
+
 def chosen_gpus(admission: Admission, asked: Sequence[str]) -> tuple[str, ...]:
     """The requested GPU types of the board, each once, in the requested order; all of the board's if none are
     requested."""

@@ -26,6 +26,7 @@ def manifest_for(
     secret_seed: str,
     problem_digest: str | None = None,
     log_bytes: int | None = None,
+    profile_benchmark: int | None = None,
 ) -> Manifest:
     """The manifest of one attempt. It names no person and no board, and doesn't contain the key that seals its report.
 
@@ -58,6 +59,7 @@ def manifest_for(
         benchmarks=list(problem.benchmarks),
         hidden=list(problem.hidden),
         seed=problem.seed,
+        profile_benchmark=profile_benchmark,
         secret_seed=secret_seed,
         ranking_by=problem.ranking_by,
         limits=limits,

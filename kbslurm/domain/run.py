@@ -228,3 +228,4 @@ class Work:
     ranked_min_isolation: int = 0
     via: str = "cli"
     cluster_account: str | None = None
+    benchmark: int | None = None

@@ -34,6 +34,7 @@ def job(work: Work, place: Place) -> JobSpec:
                 source=work.source,
                 secret_seed=work.secret_seed,
                 problem_digest=work.problem_digest,
+                profile_benchmark=work.benchmark,
             )
         ),
         key=work.key,

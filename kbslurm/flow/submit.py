@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from kbslurm.domain import contest
-from kbslurm.domain.intake import Offer, check_may_submit, check_mode, chosen_gpus, chosen_place
+from kbslurm.domain.intake import Offer, check_may_submit, check_mode, chosen_benchmark, chosen_gpus, chosen_place
 from kbslurm.domain.manifest import time_limit_s
 from kbslurm.domain.run import PersonId
 from kbslurm.domain.source import checked_source, directives, settled_board, settled_gpus
@@ -29,12 +29,13 @@ def accept(
     via: str = "cli",
     on: str | None = None,
     offers: Sequence[Offer] = (),
+    benchmark: int | None = None,
 ) -> Receipt:
     """Accept a submission: once it returns, the submission can't be lost. Every refusal is a KbslurmError and stores
     nothing.
 
     `board` and `gpus` are what the caller chose; the file's `#!POPCORN` lines give the rest. `on`: the one of `offers`
-    where a test run goes; it waits for that place however long it takes.
+    where a test run goes; it waits for that place however long it takes. `benchmark`: the only one to profile.
     """
     source = checked_source(file_name, text.encode() if isinstance(text, str) else text)
     said = directives(source.text)
@@ -56,6 +57,7 @@ def accept(
         by_staff=admission.by_staff,
         via=via,
         place=None if on is None else chosen_place(admission, mode, wanted, on, offers),
+        benchmark=None if benchmark is None else chosen_benchmark(admission.problem, mode, benchmark),
         basis=admission.basis,
     )
     crash_point("accept.before_commit")

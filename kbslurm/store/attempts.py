@@ -47,7 +47,7 @@ ORDER BY a.id
 
 WORK = f"""
 SELECT {ATTEMPT_COLUMNS}, run.cancel_at, a.key, a.nonce, run.secret_seed, run.problem_version_id,
-    s.id AS submission_id, s.by_staff, s.mode, s.file_name, s.source, s.via,
+    s.id AS submission_id, s.by_staff, s.mode, s.file_name, s.source, s.via, s.benchmark,
     p.name AS person, p.cluster_account, b.name AS board, b.min_isolation
 FROM attempt a
 JOIN run ON run.id = a.run_id
@@ -295,6 +295,7 @@ class Attempts(Rows):
             ranked_min_isolation=found["min_isolation"],
             via=found["via"],
             cluster_account=found["cluster_account"],
+            benchmark=found["benchmark"],
         )
 
     def open(self) -> Sequence[OpenAttempt]:

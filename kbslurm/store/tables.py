@@ -180,6 +180,8 @@ submission = Table(
     _moment("removed_at"),
     # The author's team at that time; changing teams doesn't affect it.
     _words("team", null=True),
+    # The only benchmark to profile; NULL: the last ones.
+    Column("benchmark", Integer),
     _one_of("mode", ("test", "benchmark", "leaderboard", "profile")),
     Index("ix_submission_person", "person_id", "id"),
     Index("ix_submission_board", "board_id", "id"),
@@ -520,7 +522,8 @@ invite_board = Table(
     Index(None, "board_id"),
 )
 
-WHAT_WAS_DONE = [name for name in submission.c.keys() if name not in ("id", "source", "removed_at")]  # noqa: SIM118 - no dict
+NOT_KEPT = ("id", "source", "removed_at", "benchmark")  # or by a trigger of its own
+WHAT_WAS_DONE = [name for name in submission.c.keys() if name not in NOT_KEPT]  # noqa: SIM118 - no dict
 
 TRIGGERS: dict[str, tuple[str, str]] = {
     "event_announced": (
@@ -543,6 +546,14 @@ TRIGGERS: dict[str, tuple[str, str]] = {
         f"BEFORE UPDATE OF {', '.join(WHAT_WAS_DONE)} ON submission FOR EACH ROW EXECUTE FUNCTION kb_kept()",
     ),
     "submission_team": ("submission", "BEFORE INSERT ON submission FOR EACH ROW EXECUTE FUNCTION kb_team()"),
+    # It is set once, in the transaction that accepts the submission.
+    "submission_benchmark_kept": (
+        "submission",
+        (
+            "BEFORE UPDATE OF benchmark ON submission FOR EACH ROW"
+            " WHEN (OLD.benchmark IS NOT NULL) EXECUTE FUNCTION kb_kept()"
+        ),
+    ),
     # The source of a deleted submission may be purged; otherwise a source never changes.
     "submission_source_kept": (
         "submission",

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from kbslurm.backends.paths import AttemptPaths, put, read_artifacts, read_capped, said
+from kbslurm.domain.intake import chosen_benchmark
 from kbslurm.domain.manifest import manifest_for, manifest_text, time_limit_s
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import new_job_name
@@ -72,11 +73,14 @@ def run_trial(
     eval_dir: Path,
     on_heartbeat: Heartbeat | None = None,
     timeout_s: float | None = None,
+    benchmark: int | None = None,
+    profiler: str | None = None,
 ) -> Trial:
     """Judge one submission below `work`, which is left as it was; no started process survives.
 
     Raises Invalid for an invalid submission and for a mode that the problem doesn't have. `timeout_s` is the hard limit
-    from outside; by default the one that a backend would use.
+    from outside; by default the one that a backend would use. `benchmark`: the only one to profile. `profiler`: the
+    program that profiles besides torch and Python.
     """
     source = checked_source(source_file_name, source_text.encode())
     check_language(source, problem.lang)
@@ -90,6 +94,7 @@ def run_trial(
         gpu=gpu,
         source=source.text,
         secret_seed=secrets.token_hex(16),
+        profile_benchmark=None if benchmark is None else chosen_benchmark(problem, mode, benchmark),
     )
     key = secrets.token_bytes(32)
     paths = AttemptPaths(root=work, name=name)
@@ -101,7 +106,7 @@ def run_trial(
         sentence, fix = said(error, work)
         raise Misconfigured(sentence, fix=fix) from None
     try:
-        found = _judged(paths, manifest, key, eval_dir, limit_s, on_heartbeat)
+        found = _judged(paths, manifest, key, eval_dir, limit_s, on_heartbeat, profiler)
         names = [one.name for one in found.report.artifacts]
         return replace(found, artifacts=read_artifacts(paths.artifacts, names, ARTIFACT_CAP))
     finally:
@@ -142,10 +147,16 @@ def exit_code(verdict: VerdictName) -> int:
 
 
 def _judged(
-    paths: AttemptPaths, manifest: Manifest, key: bytes, eval_dir: Path, limit_s: float, on_heartbeat: Heartbeat | None
+    paths: AttemptPaths,
+    manifest: Manifest,
+    key: bytes,
+    eval_dir: Path,
+    limit_s: float,
+    on_heartbeat: Heartbeat | None,
+    profiler: str | None = None,
 ) -> Trial:
     started_at_ns, started_at = time.time_ns(), time.monotonic()
-    code = _ran(paths, eval_dir, limit_s, on_heartbeat)
+    code = _ran(paths, eval_dir, limit_s, on_heartbeat, profiler)
     took_s = time.monotonic() - started_at
     said_by_it = (read_capped(paths.log, 1 << 30) or b"")[-SHOWN_LOG_CAP:].decode(errors="replace")
 
@@ -169,7 +180,9 @@ def _judged(
     return Trial(report=report, took_s=took_s)
 
 
-def _ran(paths: AttemptPaths, eval_dir: Path, limit_s: float, on_heartbeat: Heartbeat | None) -> int:
+def _ran(
+    paths: AttemptPaths, eval_dir: Path, limit_s: float, on_heartbeat: Heartbeat | None, profiler: str | None
+) -> int:
     command = [
         sys.executable,
         "-I",
@@ -189,7 +202,7 @@ def _ran(paths: AttemptPaths, eval_dir: Path, limit_s: float, on_heartbeat: Hear
             stdout=log,
             stderr=subprocess.STDOUT,
             cwd=paths.scratch,
-            env=environment(paths.scratch),
+            env={**environment(paths.scratch), **({"KBSLURM_PROFILER": profiler} if profiler else {})},
             start_new_session=True,  # we pass on a ^C from the terminal by closing stdin
         )
     seen = b""

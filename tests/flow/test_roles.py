@@ -58,6 +58,9 @@ MAY: Mapping[str, str] = {
         GET /user/submissions/{submission_id}/artifacts
         GET /user/submissions/{submission_id}/artifacts/{gpu}/{name}
         POST /user/submissions
+        POST /profile
+        GET /jobs/{job_id}
+        GET /jobs/{job_id}/artifacts/{gpu}/{index}
         GET /user/places
         POST /submission/{leaderboard}/{gpu}/{mode}
         POST /{leaderboard}/{gpu}/{mode}
@@ -149,7 +152,7 @@ WHO = {route: who for who, routes in MAY.items() for route in (line.strip() for 
 NAMES = {
     "leaderboard": "nowhere", "gpu": "H100", "mode": "test", "user_id": "nobody", "submission_id": "999999",
     "run_id": "999999", "provider": "github", "act": "wave", "name": "x.css", "language": "python",
-    "problem": "nothing", "code": "none", "category": "test",
+    "problem": "nothing", "code": "none", "category": "test", "job_id": "999999", "index": "0",
 }  # fmt: skip
 TELLS_NOBODY = {"GET /live/-/s/{submission_id}", "POST /login"}  # the same answer, here, for those who may
 KEEPS = {"GET /static/{name}"}

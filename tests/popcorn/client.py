@@ -151,6 +151,27 @@ class Popcorn:
             self.hang_up()
         assert text == ""
 
+    def profile_brev(self, board: str, name: str, source: bytes, *, index: int | str | None = None) -> dict[str, Any]:
+        """`--profile-brev`: a service of its own, which is told no GPU."""
+        fields = {"leaderboard": board, **({} if index is None else {"benchmark_index": str(index)})}
+        told = self.upload("/profile", name, source, fields).good()
+        assert type(told["job_id"]) is str
+        assert isinstance(told, dict)
+        return told
+
+    def profiled(self, job: str) -> dict[str, Any]:
+        """Poll a profile to its end."""
+        while True:
+            told = self.call("GET", f"/jobs/{job}").good()
+            assert told["queue_position"] is None or type(told["queue_position"]) is int
+            if told["status"] in ("failed", "timed_out"):
+                raise ClientDied(told["error"] or "")
+            if told["status"] == "succeeded":
+                assert all(type(one["name"]) is str and type(one["url"]) is str for one in told["artifacts"])
+                assert isinstance(told, dict)
+                return told
+            threading.Event().wait(self.poll_s)
+
     # ---------------------------------------------------------------------------------------------- the wire
 
     def host(self, method: str, path: str, body: Any = None) -> Any:
@@ -168,8 +189,8 @@ class Popcorn:
             sent, headers["Content-Type"] = json.dumps(body).encode(), "application/json"
         return self._sent(method, path, sent, headers, timeout)
 
-    def upload(self, path: str, name: str, source: bytes) -> Answer:
-        body, headers = self._multipart(name, source)
+    def upload(self, path: str, name: str, source: bytes, fields: Mapping[str, str] | None = None) -> Answer:
+        body, headers = self._multipart(name, source, fields)
         return self._sent("POST", path, body, headers, UPLOAD_S)
 
     def hang_up(self) -> None:
@@ -199,12 +220,18 @@ class Popcorn:
             self._connection.sock.settimeout(timeout)
         return self._connection
 
-    def _multipart(self, name: str, source: bytes) -> tuple[bytes, dict[str, str]]:
+    def _multipart(
+        self, name: str, source: bytes, fields: Mapping[str, str] | None = None
+    ) -> tuple[bytes, dict[str, str]]:
         head = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
         headers = {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
         if self.cli_id is not None:
             headers["X-Popcorn-Cli-Id"] = self.cli_id
-        return head.encode() + source + f"\r\n--{BOUNDARY}--\r\n".encode(), headers
+        more = "".join(
+            f'\r\n--{BOUNDARY}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}'
+            for key, value in (fields or {}).items()
+        )
+        return head.encode() + source + f"{more}\r\n--{BOUNDARY}--\r\n".encode(), headers
 
 
 def check_queue(told: Any) -> None:

@@ -138,12 +138,16 @@ def download(context: Context, view: SubmissionView, gpu: str, name: str) -> Res
     known = contest.known_gpu(gpu, tuple(run.gpu for run in view.runs))
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", name):
         raise NotFound("artifact", name)
-    data = context.store.artifacts.read(view.id, known, name)
+    return as_download(context.store.artifacts.read(view.id, known, name), f"{view.id}-{known}-{name}")
+
+
+def as_download(data: bytes, file_name: str) -> Response:
+    """Bytes that no browser displays."""
     return Response(
         data,
         media_type="application/octet-stream",
         headers={
-            "Content-Disposition": f'attachment; filename="{view.id}-{known}-{name}"',
+            "Content-Disposition": f'attachment; filename="{file_name}"',
             "X-Content-Type-Options": "nosniff",
             "Content-Security-Policy": "sandbox; default-src 'none'",
             "Cross-Origin-Resource-Policy": "same-origin",

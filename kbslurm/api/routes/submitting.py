@@ -32,6 +32,9 @@ HEARTBEAT_S = 10.0
 VIA = "api"
 
 ModeName = Annotated[str, Path(max_length=32, description="test, benchmark, profile or leaderboard, in any case.")]
+Benchmark = Annotated[
+    int | None, Query(ge=0, le=10_000, description="The only benchmark to profile, from 0; mode profile only.")
+]
 Frame = tuple[Literal["status", "result", "error"], Mapping[str, Any]]
 
 
@@ -40,10 +43,14 @@ def routes(context: Context, histories: waiting.Histories) -> APIRouter:
     router = APIRouter(tags=["popcorn"], route_class=Door)
     refusals = (400, 401, 403, 404, 408, 413, 429)
 
-    async def taken(leaderboard: str, gpu: str, mode: str, request: Request, sender: Given) -> dict[str, Any]:
+    async def taken(
+        leaderboard: str, gpu: str, mode: str, request: Request, sender: Given, benchmark: int | None
+    ) -> dict[str, Any]:
         with context.metrics.submitting(mode):
             sent = await upload.read(request)
-            return await run_in_threadpool(_accepted, context, histories, sender, leaderboard, [gpu], mode, sent)
+            return await run_in_threadpool(
+                accepted, context, histories, sender, leaderboard, [gpu], mode, sent, None, benchmark
+            )
 
     @router.post(
         "/user/submissions",
@@ -62,12 +69,13 @@ def routes(context: Context, histories: waiting.Histories) -> APIRouter:
         place: Annotated[
             str | None, Query(max_length=64, description="Run only at this place; not for mode leaderboard.")
         ] = None,
+        benchmark: Benchmark = None,
     ) -> Ascii:
         """Submit a file for several GPU types. Once answered, the submission can't be lost."""
         with context.metrics.submitting(mode):
             sent = await upload.read(request)
             told = await run_in_threadpool(
-                _accepted, context, histories, sender, leaderboard, gpu or [], mode, sent, place
+                accepted, context, histories, sender, leaderboard, gpu or [], mode, sent, place, benchmark
             )
         return Ascii(told, status_code=202)
 
@@ -84,9 +92,11 @@ def routes(context: Context, histories: waiting.Histories) -> APIRouter:
         responses=answers(Accepted, *refusals, status=202),
         openapi_extra=upload.OPENAPI,
     )
-    async def submit(leaderboard: Name, gpu: Gpu, mode: ModeName, request: Request, sender: Sender) -> Ascii:
+    async def submit(
+        leaderboard: Name, gpu: Gpu, mode: ModeName, request: Request, sender: Sender, benchmark: Benchmark = None
+    ) -> Ascii:
         """Submit a file. Once answered, the submission can't be lost; poll `/user/submissions/{id}`."""
-        told = await taken(leaderboard, gpu, mode, request, sender)
+        told = await taken(leaderboard, gpu, mode, request, sender, benchmark)
         return Ascii(told, status_code=202)
 
     @router.post(
@@ -101,10 +111,10 @@ def routes(context: Context, histories: waiting.Histories) -> APIRouter:
         openapi_extra=upload.OPENAPI,
     )
     async def submit_and_follow(
-        leaderboard: Name, gpu: Gpu, mode: ModeName, request: Request, sender: Sender
+        leaderboard: Name, gpu: Gpu, mode: ModeName, request: Request, sender: Sender, benchmark: Benchmark = None
     ) -> StreamingResponse:
         """Submit a file and follow it. Disconnecting doesn't lose the run."""
-        told = await taken(leaderboard, gpu, mode, request, sender)
+        told = await taken(leaderboard, gpu, mode, request, sender, benchmark)
         stream = followed(
             context, look_in_turn(context, request), histories, sender, SubmissionId(told["details"]["id"])
         )
@@ -113,7 +123,7 @@ def routes(context: Context, histories: waiting.Histories) -> APIRouter:
     return router
 
 
-def _accepted(
+def accepted(
     context: Context,
     histories: waiting.Histories,
     sender: Given,
@@ -122,7 +132,9 @@ def _accepted(
     mode: str,
     sent: upload.Upload,
     place: str | None = None,
+    benchmark: int | None = None,
 ) -> dict[str, Any]:
+    """Store an upload as a submission; what the client is told of it."""
     person = identity.caller(context, sender)
     now = context.clock.now()
     receipt = accept(
@@ -137,6 +149,7 @@ def _accepted(
         via=VIA,
         on=place,
         offers=context.offers,
+        benchmark=benchmark,
     )
     return {
         "status": "accepted",

@@ -66,6 +66,7 @@ class LocalBackend:
 
     `slots` is how many attempts may be open per GPU type, `eval_dir` the harness's folder, `python` what runs it.
     `crash_point` is called with a name between any two steps of submitting: folder, placed, held, forked, started.
+    `profiler`: what may run around a runner for a profile.
     Raises Misconfigured if this machine or these folders can't be used.
     """
 
@@ -78,6 +79,7 @@ class LocalBackend:
         name: str = "local",
         *,
         crash_point: Callable[[str], None] = pass_by,
+        profiler: str = "none",
     ) -> None:
         self.name = name
         self.root = root.absolute()
@@ -85,6 +87,7 @@ class LocalBackend:
         self.eval_dir = eval_dir.absolute()
         self.python = python.absolute()
         self.crash_point = crash_point
+        self.profiler = profiler
         self._bell: int | None = None
         self._bell_file: Path | None = None
         self._check()
@@ -392,6 +395,7 @@ class LocalBackend:
     def _environment(self, paths: AttemptPaths) -> dict[str, str]:
         """A short list, never our own environment, which contains secrets."""
         handed_on = {key: os.environ[key] for key in HANDED_ON if key in os.environ}
+        handed_on |= {} if self.profiler == "none" else {"KBSLURM_PROFILER": self.profiler}
         own = {MARK: paths.name, "HOME": str(paths.scratch), "TMPDIR": str(paths.scratch)}
         return {"PATH": os.defpath, **handed_on, **own}
 

@@ -28,10 +28,17 @@ class Service(Protocol):
     """A person's access to their submissions."""
 
     def submit(
-        self, board: str | None, file_name: str, source: bytes, mode: Mode, gpus: Sequence[str], on: str | None = None
+        self,
+        board: str | None,
+        file_name: str,
+        source: bytes,
+        mode: Mode,
+        gpus: Sequence[str],
+        on: str | None = None,
+        benchmark: int | None = None,
     ) -> tuple[SubmissionId, int]:
         """Submit a file; returns its number and how many runs it has. Once it returns, nothing can be lost. `on`: the
-        place where a test run goes."""
+        place where a test run goes. `benchmark`: the only one to profile."""
 
     def look(self, number: int) -> Look: ...
     def rest(self, at_most_s: float) -> None:

@@ -49,13 +49,32 @@ class DatabaseService:
         return offered_gpus()
 
     def submit(
-        self, board: str | None, file_name: str, source: bytes, mode: Mode, gpus: Sequence[str], on: str | None = None
+        self,
+        board: str | None,
+        file_name: str,
+        source: bytes,
+        mode: Mode,
+        gpus: Sequence[str],
+        on: str | None = None,
+        benchmark: int | None = None,
     ) -> tuple[SubmissionId, int]:
         from kbslurm.flow.submit import accept
 
         person, now = self._person(), datetime.now(UTC)
         offers = self._offers() if on is not None else ()
-        receipt = accept(self._store.intake, person.id, board, file_name, source, mode, gpus, now, on=on, offers=offers)
+        receipt = accept(
+            self._store.intake,
+            person.id,
+            board,
+            file_name,
+            source,
+            mode,
+            gpus,
+            now,
+            on=on,
+            offers=offers,
+            benchmark=benchmark,
+        )
         return receipt.submission_id, len(receipt.run_ids)
 
     def look(self, number: int) -> Look:

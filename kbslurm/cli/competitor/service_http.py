@@ -28,14 +28,23 @@ class HttpService:
         self._client = client
 
     def submit(
-        self, board: str | None, file_name: str, source: bytes, mode: Mode, gpus: Sequence[str], on: str | None = None
+        self,
+        board: str | None,
+        file_name: str,
+        source: bytes,
+        mode: Mode,
+        gpus: Sequence[str],
+        on: str | None = None,
+        benchmark: int | None = None,
     ) -> tuple[SubmissionId, int]:
         from kbslurm.client.errors import (
             ServerGone,
         )
 
         try:
-            number = self._client.submit_to_many(board, gpus, mode, file_name, source, on=on).submission_id
+            number = self._client.submit_to_many(
+                board, gpus, mode, file_name, source, on=on, benchmark=benchmark
+            ).submission_id
         except ServerGone as error:
             error.hint = "The submission may have been accepted: check with kbslurm history once the service is back."
             raise

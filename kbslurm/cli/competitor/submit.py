@@ -22,6 +22,9 @@ def submit(
     ] = None,
     mode: Annotated[str, typer.Option("--mode", "-m", help="test, benchmark, profile or leaderboard.")] = "leaderboard",
     on: Annotated[str | None, typer.Option("--on", help="The place to run at; not in mode leaderboard.")] = None,
+    benchmark: Annotated[
+        int | None, typer.Option("--benchmark", help="Profile only this benchmark, from 0; with --mode profile.", min=0)
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Wait for the verdict.")] = False,
     as_: As = None,
     as_json: Json = False,
@@ -33,7 +36,7 @@ def submit(
     asked = checked_mode(mode)
     source = read_source(file)
     with service(as_) as found:
-        number, runs = found.submit(board, file.name, source, asked, gpu or [], on)
+        number, runs = found.submit(board, file.name, source, asked, gpu or [], on, benchmark)
         if not watch:
             _told(number, runs, as_json)
             return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -13,12 +14,26 @@ from kbslurm.cli.output import printing
 from kbslurm.cli.output.trial import print_trial
 
 
+class Profiler(StrEnum):
+    """What may run around the submission for a profile."""
+
+    NCU = "ncu"
+    ROCPROF = "rocprof"
+
+
 def try_(
     problem: Annotated[Path, typer.Argument(help="A problem's directory (with task.yml), or its one reference file.")],
     file: Annotated[Path, typer.Argument(help="The submission.")],
     mode: Annotated[str, typer.Option(help="test, benchmark, profile or leaderboard.")] = "leaderboard",
     gpu: Annotated[str, typer.Option(help="The GPU type reported to the submission.")] = "cpu",
     profiles: Annotated[Path | None, typer.Option(help="Folder for the profile's files (with --mode profile).")] = None,
+    benchmark: Annotated[
+        int | None, typer.Option("--benchmark", help="Profile only this benchmark, from 0; with --mode profile.", min=0)
+    ] = None,
+    profiler: Annotated[
+        Profiler | None,
+        typer.Option("--profiler", help="Also profile with ncu or rocprof, if they are installed here."),
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Judge one file on this machine, as the competition would. Needs no database and no daemon.
@@ -43,6 +58,8 @@ def try_(
             work=Path(work),
             eval_dir=shared_folders.eval_dir(),
             on_heartbeat=tell,
+            benchmark=benchmark,
+            profiler=None if profiler is None else profiler.value,
         )
     if profiles is not None and found.artifacts:
         profiles.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from kbslurm.config.sections.checks import listen_address, slots_by_gpu
 from kbslurm.errors import Invalid
@@ -34,6 +35,10 @@ class LocalSection:
             " Only daemons that share host and state folder may share it.",
             "check": _place_name,
         },
+    )
+    profiler: Literal["none", "ncu", "rocprof"] = field(
+        default="none",
+        metadata={"doc": "What profiles a GPU here besides torch and Python: Nsight Compute, or ROCm's rocprofv3."},
     )
 
 
