@@ -105,6 +105,15 @@ REASONS: Mapping[str, str] = {
 }
 
 
+# What a state says where Slurm gives no reason, in words for the submitter; true whoever cancelled it.
+ENDED_BY: Mapping[str, str] = {
+    "CANCELLED": "its job was cancelled at the cluster",
+    "PREEMPTED": "the cluster needed its GPU for a job with a higher priority",
+    "NODE_FAIL": "its node went down",
+    "BOOT_FAIL": "its node couldn't be booted",
+}
+
+
 # What only a waiting job has. Slurm keeps it when such a job is cancelled.
 WAITED = frozenset(REASONS) - {"NodeDown", "launch_failed_requeued_held"}
 
@@ -133,6 +142,11 @@ def reason_text(reason: str) -> str:
     if word in ("", "None"):
         return ""
     return REASONS.get(word.replace(" ", "_"), REASONS.get(word, word))
+
+
+def end_text(state: str, reason: str) -> str:
+    """The sentence for how a job ended: its reason's, or its state's."""
+    return reason_text(reason) or ENDED_BY.get(_word(state), "")
 
 
 def read_squeue(text: str) -> tuple[JobRow, ...]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from kbslurm.backends.paths import AttemptPaths
 from kbslurm.backends.slurm import evidence
 from kbslurm.backends.slurm.evidence import Evidence
-from kbslurm.backends.slurm.reader import JobRow, Phase, ending_of, reason_text, was_waiting
+from kbslurm.backends.slurm.reader import JobRow, Phase, end_text, ending_of, reason_text, was_waiting
 from kbslurm.domain.run import OWN_FAULT, Ending, Handle, Seen, Sighting
 from kbslurm.observe.logs import teller
 
@@ -93,7 +93,7 @@ def ended_sighting(proof: Evidence, ending: Ending, reason: str) -> Sighting:
 
 def _ending_text(row: JobRow, node: str | None) -> str:
     where = f" on {node}" if node else ""
-    why = reason_text(row.reason)
+    why = end_text(row.state, row.reason)
     told = f"Slurm: {row.state.split(' ')[0]}{where}"
     return f"{told} ({why})" if why else told
 

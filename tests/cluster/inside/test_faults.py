@@ -207,7 +207,8 @@ def test_a_job_that_somebody_ends_from_outside_is_tried_again(walk: Walk) -> Non
         subprocess.run(["scancel", job_of(walk.wait_began())], check=True)
         walk.is_well(attempts=2)
     first = walk.attempts()[0]
-    assert (first["ending"], first["reason"]) == ("cancelled", f"Slurm: CANCELLED on {first['node']}")
+    told = f"Slurm: CANCELLED on {first['node']} (its job was cancelled at the cluster)"
+    assert (first["ending"], first["reason"]) == ("cancelled", told)
     assert walk.gave_up() == first["reason"]
 
 
@@ -326,7 +327,8 @@ def test_a_preempted_job_is_tried_again(walk: Walk) -> None:
         subprocess.run([*sbatch, "--wrap", "sleep 3"], check=True, stdout=subprocess.DEVNULL)
         walk.is_well(attempts=2)
     first = walk.attempts()[0]
-    assert (first["ending"], first["reason"]) == ("preempted", f"Slurm: PREEMPTED on {node}")
+    told = f"Slurm: PREEMPTED on {node} (the cluster needed its GPU for a job with a higher priority)"
+    assert (first["ending"], first["reason"]) == ("preempted", told)
     assert walk.gave_up() == first["reason"]
 
 

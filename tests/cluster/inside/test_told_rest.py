@@ -101,5 +101,6 @@ def test_a_job_that_is_ended_from_outside(database_url: str) -> None:
         seen = told.look()
         walk.is_well(attempts=2)
     first = walk.attempts()[0]
-    assert (first["ending"], first["reason"]) == ("cancelled", f"Slurm: CANCELLED on {first['node']}")
+    told_why = f"Slurm: CANCELLED on {first['node']} (its job was cancelled at the cluster)"
+    assert (first["ending"], first["reason"]) == ("cancelled", told_why)
     assert all(first["reason"] in " ".join(seen[name].split()) for name in ("watch", "why", "page")), seen
