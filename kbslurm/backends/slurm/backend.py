@@ -394,7 +394,12 @@ class SlurmBackend:
             return replace(ended_sighting(proof, Ending.REPORTED, ""), handle=handle)
         if proof.exit is not None:  # its final status mentions a signal, and Slurm no longer knows why
             return replace(killed_sighting(proof), handle=handle)
-        return Sighting(seen=Seen.ABSENT, handle=handle, node=proof.node, reason="no source knows the job any more")
+        return Sighting(
+            seen=Seen.ABSENT,
+            handle=handle,
+            node=proof.node,
+            reason="the cluster doesn't know its job any more, and it left no result",
+        )
 
     def _doubt(self, name: JobName, handle: Handle | None, told: SchedulerAnswers) -> str:
         """What about the scheduler's answers keeps them from saying anything about this job."""

@@ -94,7 +94,10 @@ def test_jobs_that_vanished_before_anybody_looked_are_known_by_their_files_or_go
         assert "sacct" not in {**backend.calls(), **following.calls()}
         assert [(run["verdict"], run["attempts"]) for run in runs] == [("passed", 1), ("passed", 2)], runs
         _, lost, _ = walk.attempts()
-        assert (lost["ending"], lost["reason"]) == ("vanished", "no source knows the job any more")
+        assert (lost["ending"], lost["reason"]) == (
+            "vanished",
+            "the cluster doesn't know its job any more, and it left no result",
+        )
         assert (walk.verdicts(), walk.claims()) == (2, 3)
 
 

@@ -27,6 +27,6 @@ def test_a_job_that_is_killed_with_all_that_could_tell_of_it(database_url: str) 
     assert (killed["verdict"], killed["attempts"]) == ("passed", 2)
     assert (other["verdict"], other["attempts"]) == ("passed", 1), "forgotten after its end, known by its files"
     assert (walk.verdicts(), walk.claims()) == (2, 3)
-    reason = "no source knows the job any more"
+    reason = "the cluster doesn't know its job any more, and it left no result"
     assert walk.gave_up() == reason
     assert all(reason in seen[name] for name in ("why", "page")), seen
