@@ -32,6 +32,7 @@ def manifest_for(
 
     `problem_digest` is the recorded digest of the problem version; without it the problem's own is used.
     """
+    digest, problem = problem_digest or problem.digest, problem.for_gpu(gpu)
     if mode not in problem.modes:
         raise Invalid(f"problem {problem.name} has no {mode} mode", hint=f"It has: {', '.join(problem.modes)}.")
     limits = replace(
@@ -46,7 +47,7 @@ def manifest_for(
         nonce=nonce,
         mode=mode,
         problem=problem.name,
-        problem_digest=problem_digest or problem.digest,
+        problem_digest=digest,
         lang=problem.lang,
         gpu=gpu,
         style=problem.style,

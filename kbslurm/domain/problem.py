@@ -25,7 +25,8 @@ class Problem:
     The submission may see the `files` named in `runner_files`; the rest (the reference, and what only it imports) stays
     with the judge. `hidden` are cases that only run with a run's secret seed. `cold`: whether a device's caches are
     flushed before each timed call. `inputs` is what trying generate_input came to when the problem was added:
-    `checked`, `unchecked: why`, or nothing where it wasn't tried.
+    `checked`, `unchecked: why`, or nothing where it wasn't tried. `sizes`: other tests, benchmarks and hidden cases, by
+    the GPU type that they are for.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Problem:
     modes: tuple[str, ...] = ("test", "benchmark", "leaderboard", "profile")
     warnings: tuple[str, ...] = ()
     inputs: str = ""
+    sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def baseline(self) -> str | None:
@@ -70,6 +72,17 @@ class Problem:
         found = self.tests[0].get("world_size") if self.multi_gpu and self.tests else None
         return found if isinstance(found, int) else 1
 
+    def for_gpu(self, gpu: str) -> Problem:
+        """The problem with the cases that it has on this GPU type."""
+        lists = next((lists for name, lists in self.sizes.items() if name.lower() == gpu.lower()), None)
+        if lists is None:
+            return self
+        mine = {"tests": self.tests, "benchmarks": self.benchmarks, "hidden": self.hidden}
+        chosen = {name: tuple(lists.get(name, cases)) for name, cases in mine.items()}
+        return dataclasses.replace(
+            self, sizes={}, tests=chosen["tests"], benchmarks=chosen["benchmarks"], hidden=chosen["hidden"]
+        )
+
     @property
     def digest(self) -> str:
         """A digest of everything that affects verdicts. Name, description, templates and warnings don't count.
@@ -86,6 +99,8 @@ class Problem:
             del told["budget"]["precision"], told["budget"]["most_launches"]
         if self.build == Build():  # as before builders existed
             del told["build"]
+        if not self.sizes:  # as before sizes existed
+            del told["sizes"]
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 

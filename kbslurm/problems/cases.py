@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
-from kbslurm.problems.fields import LIST_CAP, TEXT_CAP
+from kbslurm.domain.contest import gpu_name
+from kbslurm.problems.fields import LIST_CAP, TEXT_CAP, at_place
+from kbslurm.problems.folder import Task
 from kbslurm.problems.marked_yaml import Marked
 from kbslurm.problems.python_code import (
     Function,
@@ -14,8 +17,9 @@ from kbslurm.problems.python_code import (
 from kbslurm_eval.shared.wire import Params, Scalar
 
 CASES_CAP = 256
+LISTS = ("tests", "benchmarks", "hidden")
 RANKS_CAP = 64
-DEVICE = "device"  # passed to generate_input by the judge, if it has this parameter
+FILLED_IN = ("device", "recorded")  # passed to generate_input by the judge, if it has these parameters
 PARAMETER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -81,12 +85,31 @@ class CaseCheck:
                 raise item.wrong(f"must be a number, string, true or false, not {item.kind}")
 
 
+def sizes_of(task: Task, check: CaseCheck, *, benchmarks: bool) -> dict[str, dict[str, tuple[Params, ...]]]:
+    """The cases that a problem has on some GPU types instead of its own, by list."""
+    found: dict[str, dict[str, tuple[Params, ...]]] = {}
+    if "sizes" not in task.own:
+        return found
+    if check.ranks:
+        raise task.own["sizes"].wrong("isn't possible with several GPUs")
+    for gpu, at in task.own["sizes"].table().items():
+        name, lists = at_place(at, partial(gpu_name, gpu)), at.table()
+        if unknown := sorted(set(lists) - set(LISTS)):
+            raise lists[unknown[0]].wrong(f"isn't one of {', '.join(LISTS)}")
+        if "benchmarks" in lists and not benchmarks:
+            raise lists["benchmarks"].wrong("the problem itself has no benchmarks")
+        if name.lower() in (known.lower() for known in found):
+            raise at.wrong(f"{name} is listed twice")
+        found[name] = {key: check.cases(cases, least=1) for key, cases in lists.items()}
+    return found
+
+
 def mismatch(generate: Function, case: Mapping[str, object]) -> str | None:
     """Why generate_input can't be called with this case, or None."""
     if not generate.known:
         return None
     if not generate.any_key and (strange := sorted(set(case) - set(generate.parameters))):
         return f"generate_input has no parameter {strange[0]} (it has {', '.join(generate.parameters) or 'nothing'})"
-    if missing := [name for name in generate.required if name not in case and name != DEVICE]:
+    if missing := [name for name in generate.required if name not in case and name not in FILLED_IN]:
         return f"generate_input needs {missing[0]}, which is missing in this case"
     return None

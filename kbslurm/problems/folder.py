@@ -19,11 +19,14 @@ from kbslurm.problems.marked_yaml import Marked
 from kbslurm.problems.python_code import (
     parsed_code,
 )
+from kbslurm_eval.shared import recorded as tensors
 
 SUBMISSION = "@SUBMISSION@"
 TASK_FILES = ("task.yml", "task.yaml")
 ALL_FILES_CAP = 4_000_000
+RECORDED_CAP = 8_000_000  # a manifest has twice that, in all
 FILES_CAP = 100
+LFS = b"version https://git-lfs.github.com/spec/"
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 
 
@@ -53,9 +56,37 @@ class Folder:
     base: Path
     root: Path
     read_bytes: int = 0
+    recorded_chars: int = 0
 
     def text(self, source: str, at: Marked) -> str:
         """The text of a file named relative to the base, or Invalid."""
+        return self.decoded(self._place(source, at), source, at)
+
+    def recorded(self, source: str, at: Marked) -> str:
+        """A file of recorded tensors as it is kept, or Invalid."""
+        place = self._place(source, at)
+        try:
+            with place.open("rb") as stream:
+                data = stream.read(tensors.CAP + 1)
+        except OSError as error:
+            raise at.wrong(f"{source} can't be read: {error.strerror or error}") from None
+        if data.startswith(LFS):
+            raise at.wrong(f"{source} is a Git LFS pointer, not the file", hint="git lfs pull fetches it.")
+        if len(data) > tensors.CAP:
+            raise TooLarge(f"{source} is larger than {tensors.CAP:,} bytes", file=at.file, line=at.line, key=at.key)
+        try:
+            tensors.header(data)
+        except tensors.NotRecorded as error:
+            raise at.wrong(f"{source} {error}") from None
+        _record(self.base / source, data)
+        text = tensors.packed(data)
+        self.recorded_chars += len(text)
+        if self.recorded_chars > RECORDED_CAP:
+            what = f"the problem's recorded tensors have more than {RECORDED_CAP:,} bytes, compressed and in base64"
+            raise TooLarge(what, file=at.file, line=at.line, key=at.key)
+        return text
+
+    def _place(self, source: str, at: Marked) -> Path:
         if PurePosixPath(source).is_absolute() or "\x00" in source or not source:
             raise at.wrong(f"{source!r} must be a path relative to the problem")
         try:
@@ -68,7 +99,7 @@ class Folder:
             )
         if not place.is_file():
             raise at.wrong(f"{source} isn't a file")
-        return self.decoded(place, source, at)
+        return place
 
     def decoded(self, place: Path, source: str, at: Marked) -> str:
         try:

@@ -11,7 +11,7 @@ from kbslurm.domain.physics import FORMULAS, amount
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.source import checked_source
 from kbslurm.errors import Invalid
-from kbslurm.problems.cases import PARAMETER_NAME, CaseCheck
+from kbslurm.problems.cases import PARAMETER_NAME, CaseCheck, sizes_of
 from kbslurm.problems.compiled_code import (
     REFERENCES,
     SUBMISSION_SUFFIXES,
@@ -50,6 +50,7 @@ from kbslurm.problems.roles import (
     outputs_of,
     runner_files,
 )
+from kbslurm_eval.shared import recorded
 from kbslurm_eval.shared.wire import Build
 
 LANGUAGES = frozenset({"Python", "Triton", "CUDA", "HIP", "CuteDSL"})
@@ -64,7 +65,7 @@ OWN_KEYS = frozenset(
         *("hidden", "modes", "eval", "call", "baseline", "flops", "bytes", "reference", "judge_files", "runner_files"),
         *("memory_mb", "processes", "launches", "calls", "max_calls", "target_s"),
         *("cold", "precision", "most_launches"),
-        *("build", "build_timeout", "build_mb", "arrays", "outputs"),
+        *("build", "build_timeout", "build_mb", "arrays", "outputs", "wrapper", "sizes"),
     }
 )
 CONFIG_KEYS = ("sources", "include_dirs", "defines", "compile_flags")
@@ -117,6 +118,7 @@ def problem_of_task(file: Path, *, root: Path | None, name: str | None) -> Probl
         raise table["multi_gpu"].wrong(
             "its cases have different values of world_size", hint="All cases run in one launch: split the problem."
         )
+    sizes = sizes_of(task, check, benchmarks=bool(benchmarks))
     if not benchmarks:
         task.warn(table.get("benchmarks"), "there are no benchmarks, so only mode test is offered")
         modes = ("test",)
@@ -124,7 +126,9 @@ def problem_of_task(file: Path, *, root: Path | None, name: str | None) -> Probl
     build = _build(task, files, {}) if compiles else _python_build(task)
     if compiles:
         kept = [n for n in kept if not has_main(files[n])]
-    runner = tuple(n for n in kept if n not in judge_only and not (compiles and n.endswith(".py")))
+    runner = tuple(
+        n for n in kept if n not in judge_only and not (compiles and n.endswith(".py")) and not _stays(task, n)
+    )
     for at in importing_reference(codes, runner, reference):
         task.warn(marks[at], f"{at} imports {reference}, which isn't available to the submission")
     return Problem(
@@ -144,13 +148,41 @@ def problem_of_task(file: Path, *, root: Path | None, name: str | None) -> Probl
         limits=limits_of(table, own),
         budget=budget_of(own),
         cold=cold_of(own),
-        config=_config(task) | outputs,
+        config=_config(task) | outputs | _wrapper(task, runner, compiles=compiles),
         multi_gpu=multi_gpu,
         gpus=gpu_types(table),
         templates=templates,
         modes=modes,
         warnings=tuple(task.warnings),
+        sizes=sizes,
     )
+
+
+def _stays(task: Task, name: str) -> bool:
+    """Whether it is recorded tensors, which reach submissions as inputs, unless the problem says otherwise."""
+    shared = task.own["runner_files"].texts() if "runner_files" in task.own else ()
+    return name.endswith(recorded.SUFFIX) and name not in shared
+
+
+def _wrapper(task: Task, runner: tuple[str, ...], *, compiles: bool) -> dict[str, str]:
+    """The file that turns a submission of another shape into one call."""
+    if "wrapper" not in task.own:
+        return {}
+    at = task.own["wrapper"]
+    if compiles:
+        raise at.wrong("submissions in C++ have no wrapper")
+    if "call" in task.own:
+        raise at.wrong("says what is called, so `call` has no meaning", hint="Leave one of them out.")
+    if at.text() not in runner or not at.text().endswith(".py"):
+        raise at.wrong(f"{at.text()} isn't a .py file that submissions see", hint="List it among the files.")
+    code = parsed_code(task.folder.text(_source_of(task, at.text()), at), task.file.parent / at.text(), at.text())
+    required_function(code, ("entry_point",), {})
+    return {"wrapper": at.text()}
+
+
+def _source_of(task: Task, name: str) -> str:
+    rows = (row.table() for row in task.table["files"].items())
+    return next(table["source"].text() for table in rows if table["name"].text() == name)
 
 
 def _config(task: Task) -> dict[str, Any]:
@@ -169,7 +201,10 @@ def _config(task: Task) -> dict[str, Any]:
 def _formula(task: Task, at: Marked) -> str:
     """A formula for a case's work, which must have a value for every benchmark."""
     text = at.text() if isinstance(at.value, str) else str(at.number(0.0, 1e30))
-    rows = task.table["benchmarks"].items() if "benchmarks" in task.table else ()
+    rows = list(task.table["benchmarks"].items()) if "benchmarks" in task.table else []
+    if "sizes" in task.own:
+        of_types = (lists.table() for lists in task.own["sizes"].table().values())
+        rows += [row for lists in of_types if "benchmarks" in lists for row in lists["benchmarks"].items()]
     for row in rows:
         values = {key: item.value for key, item in row.table().items() if isinstance(item.value, bool | int | float)}
         at_place(at, partial(amount, text, values))
@@ -305,7 +340,8 @@ def _files(task: Task, suffixes: tuple[str, ...]) -> tuple[str, dict[str, str], 
         if name in files or name == entry:
             raise named.wrong(f"{name} is listed twice")
         if source.text() != SUBMISSION:
-            files[name], marks[name] = task.folder.text(source.text(), source), source
+            read = task.folder.recorded if name.endswith(recorded.SUFFIX) else task.folder.text
+            files[name], marks[name] = read(source.text(), source), source
             continue
         if entry:
             raise source.wrong(f"{SUBMISSION} is used twice: {entry} and {name}")

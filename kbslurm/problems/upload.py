@@ -6,23 +6,18 @@ People who may upload are trusted like problem authors: the reference runs in th
 from __future__ import annotations
 
 import dataclasses
-import lzma
 import re
-import stat
 import tempfile
-import zipfile
-import zlib
-from io import BytesIO
 from pathlib import Path, PurePosixPath
 
+from kbslurm.domain import zipped
 from kbslurm.domain.problem import Problem
-from kbslurm.errors import Invalid, KbslurmError, TooLarge
+from kbslurm.errors import Invalid, KbslurmError
 from kbslurm.problems import folder, loading
 
-PACKED_CAP = 4_000_000
-UNPACKED_CAP = 16_000_000
+PACKED_CAP = 12_000_000
+UNPACKED_CAP = 64_000_000
 FILES_CAP = 500
-STEP = 65_536
 UPLOAD = "upload"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 PACKED_HINT = "Upload the problem's folder as a zip, without data."
@@ -55,43 +50,18 @@ def loaded(file_name: str, data: bytes, *, name: str, entry: str | None = None) 
 
 def _unpacked(data: bytes, root: Path) -> None:
     try:
-        with zipfile.ZipFile(BytesIO(data)) as packed:
-            rows = [row for row in packed.infolist() if not row.is_dir() and not row.filename.startswith("__MACOSX/")]
-            if len(rows) > FILES_CAP:
-                raise TooLarge(f"the zip has {len(rows)} files, over the limit of {FILES_CAP}", hint=PACKED_HINT)
-            if (size := sum(row.file_size for row in rows)) > UNPACKED_CAP:
-                raise TooLarge(
-                    f"the zip unpacks to {size:,} bytes, over the limit of {UNPACKED_CAP:,}", hint=PACKED_HINT
-                )
-            for row in rows:
-                place = _place(row, root)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_bytes(_read(packed, row))
-    # What the standard library raises for a faulty or hostile archive.
-    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError) as error:
-        raise Invalid(f"the zip can't be read ({error})", hint="Pack it again, without a password.") from None
-    except (OSError, ValueError) as error:
-        raise Invalid(f"the zip can't be unpacked ({getattr(error, 'strerror', None) or error})") from None
-
-
-def _read(packed: zipfile.ZipFile, row: zipfile.ZipInfo) -> bytes:
-    """Unpack one file in small steps: reading it whole could unpack more than the zip declares."""
-    if row.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise Invalid(f"{row.filename!r} uses an unsupported compression", hint="Pack it as an ordinary zip.")
-    found = bytearray()
-    with packed.open(row) as file:
-        while piece := file.read(STEP):
-            found += piece
-    return bytes(found)
-
-
-def _place(row: zipfile.ZipInfo, root: Path) -> Path:
-    name = PurePosixPath(row.filename)
-    if name.is_absolute() or ".." in name.parts or "\\" in row.filename or "\0" in row.filename:
-        raise Invalid(f"{row.filename!r} points outside the zip", hint="Pack the problem's own folder.")
-    if stat.S_IFMT(row.external_attr >> 16) not in (0, stat.S_IFREG):
-        raise Invalid(f"{row.filename!r} isn't a regular file", hint="Pack the linked files instead of links.")
-    return root.joinpath(*name.parts)
+        for name, content in zipped.contents(
+            data,
+            files_cap=FILES_CAP,
+            bytes_cap=UNPACKED_CAP,
+            hint=PACKED_HINT,
+            outside="Pack the problem's own folder.",
+        ).items():
+            place = root.joinpath(*PurePosixPath(name).parts)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+    except OSError as error:
+        raise Invalid(f"the zip can't be unpacked ({error.strerror or error})") from None
 
 
 def _folder(root: Path) -> Path:

@@ -274,7 +274,7 @@ class Attempts(Rows):
         opened = attempt_of(found)
         avoided = self._all(AVOID, {"run": opened.run_id, "backend": opened.backend, "now": opened.opened_at})
         version = found["problem_version_id"]
-        problem = self._problems.of_version(version)
+        problem = self._problems.of_version(version).for_gpu(opened.gpu)
         if found["via"] == FINAL:
             problem = staged(problem, self._finals.rivals_of_run(opened.run_id))
         return Work(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kbslurm_eval.build import cpp_sources
+from kbslurm_eval.shared import bundle
 from kbslurm_eval.shared.wire import Manifest
 
 LIBRARY = "kernel.so"
@@ -14,11 +15,12 @@ def recipe(manifest: Manifest) -> dict[str, Any]:
     """What a builder needs to compile the submission's library. It contains no case, seed or reference."""
     build = manifest.build
     files = {name: manifest.files[name] for name in manifest.runner_files if name in manifest.files}
+    source, own = bundle.parts(manifest.source)
     call = str(manifest.config.get("call", "custom_kernel"))
     unit = cpp_sources.call_unit(manifest.entry, build.adapter, call)
     return {
         **_common(manifest),
-        "files": {**files, manifest.entry: manifest.source},
+        "files": {**own, **files, manifest.entry: source},
         "unit": unit,
         "entry": manifest.entry,
         "sources": [name for name in build.sources if name in files],

@@ -21,7 +21,7 @@ from kbslurm_eval.judge.buffers import BUFFERS
 from kbslurm_eval.judge.heartbeat import Heartbeat
 from kbslurm_eval.judge.reference import NULL_WHOLE_CAP, Prepared
 from kbslurm_eval.judge.replies import Rejected, Reply, with_last_line
-from kbslurm_eval.shared import destinations, layouts, remove_tree, runner_link, timing, values
+from kbslurm_eval.shared import bundle, destinations, layouts, recorded, remove_tree, runner_link, timing, values
 from kbslurm_eval.shared.runner_link import JudgeEnd, Kind, Status
 from kbslurm_eval.shared.wire import (
     Manifest,
@@ -318,15 +318,19 @@ class Launch:
         self._patience_ns = min(max(WAKE_FREE_NS, WAKES_FREE * seen), WAKE_MOST_NS)
 
     def _handed(self, manifest: Manifest) -> dict[str, Any]:
+        source, own = bundle.parts(manifest.source)
         files = {name: manifest.files[name] for name in manifest.runner_files if name in manifest.files}
+        texts = [text for name, text in ((manifest.entry, source), *own.items(), *files.items())
+                 if not name.endswith(recorded.SUFFIX)]  # fmt: skip
         return {
             "entry": manifest.entry,
-            "source": manifest.source,
-            "files": files,
+            "source": source,
+            "files": {**own, **files},
             "call": manifest.config.get("call", "custom_kernel"),
+            "wrapper": manifest.config.get("wrapper"),
             "work": None if self.runner.work is None else str(self.runner.work),
-            "cpu_twin": cuda_on_cpu.wanted(manifest.gpu, (manifest.source, *files.values())),
-            "interpreted": cuda_on_cpu.interpreted(manifest.gpu, (manifest.source, *files.values())),
+            "cpu_twin": cuda_on_cpu.wanted(manifest.gpu, texts),
+            "interpreted": cuda_on_cpu.interpreted(manifest.gpu, texts),
             **self.built(),
         }
 

@@ -28,7 +28,7 @@ from kbslurm_eval.device import cuda_on_cpu
 from kbslurm_eval.judge import output_checks
 from kbslurm_eval.judge.buffers import BUFFERS
 from kbslurm_eval.judge.kept_inputs import KeptInput
-from kbslurm_eval.shared import claimed_layout, destinations, layouts, values
+from kbslurm_eval.shared import claimed_layout, destinations, layouts, recorded, values
 from kbslurm_eval.shared.wire import Manifest
 
 LEAST_KEPT, KEPT_CAP = 1 << 20, 2 << 30  # inputs that are the same each time, by their size and all together
@@ -131,7 +131,8 @@ class Reference:
         self._inputs: dict[str, KeptInput] = {}
         self.spent = Spent()
         sys.meta_path.insert(0, _ProblemFiles(manifest.files))
-        if cuda_on_cpu.wanted("cpu" if no_device else manifest.gpu, manifest.files.values()):
+        texts = [text for name, text in manifest.files.items() if not name.endswith(recorded.SUFFIX)]
+        if cuda_on_cpu.wanted("cpu" if no_device else manifest.gpu, texts):
             cuda_on_cpu.install(no_device=no_device)
         self._compiled = compiled
         module = compiled or self._loaded(manifest.reference)
@@ -142,7 +143,8 @@ class Reference:
             self._check = self._function(module, ("check_implementation",))
         else:
             self._tolerance = output_checks.tolerance_of(module, manifest.config)
-        self._takes = _named_parameters(self._generate)
+        self._takes, self._takes_any = _named_parameters(self._generate)
+        self._files = manifest.files
 
     @property
     def device(self) -> str:
@@ -181,11 +183,13 @@ class Reference:
     def input(self, case: Case, seed: int | None) -> Any:
         """What generate_input returns for this case. `seed`, unless None, replaces the case's own."""
         params: dict[str, Any] = {k: list(v) if isinstance(v, list) else v for k, v in case.params.items()}
-        if "device" in (self._takes or ()):
+        if "device" in self._takes:
             params.setdefault("device", self.device)
-        if seed is not None and ("seed" in params or "seed" in (self._takes or ())):
+        if "recorded" in self._takes:
+            params.setdefault("recorded", recorded.reader(self._files, self.device))
+        if seed is not None and ("seed" in params or "seed" in self._takes):
             params["seed"] = seed
-        if self._takes is not None and (strange := sorted(set(params) - self._takes)):
+        if not self._takes_any and (strange := sorted(set(params) - self._takes)):
             raise ProblemTrouble(f"generate_input has no parameter {strange[0]!r}, which the case {case.spec!r} sets")
         own = params.get("seed", case.index)
         _seed_all(seed if seed is not None else own & 0x7FFFFFFF if isinstance(own, int) else case.index)
@@ -393,15 +397,14 @@ def _seed_all(seed: int) -> None:
         torch.manual_seed(seed)
 
 
-def _named_parameters(function: Callable[..., Any]) -> set[str] | None:
-    """The parameters it can be given by name; None when it takes any."""
+def _named_parameters(function: Callable[..., Any]) -> tuple[set[str], bool]:
+    """The parameters it can be given by name, and whether it takes any other."""
     try:
         found = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        return None
-    if any(p.kind is p.VAR_KEYWORD for p in found):
-        return None
-    return {p.name for p in found if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        return set(), True
+    named = {p.name for p in found if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    return named, any(p.kind is p.VAR_KEYWORD for p in found)
 
 
 def _module_name(file: str) -> str:

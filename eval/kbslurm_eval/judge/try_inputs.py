@@ -20,7 +20,7 @@ from kbslurm_eval.judge.heartbeat import Heartbeat
 from kbslurm_eval.judge.launch import Allowance, Launch
 from kbslurm_eval.judge.reference import Case, Prepared
 from kbslurm_eval.judge.replies import Rejected, as_one_line, clean
-from kbslurm_eval.shared import layouts, objects, values
+from kbslurm_eval.shared import layouts, objects, recorded, values
 from kbslurm_eval.shared.runner_link import Status
 from kbslurm_eval.shared.wire import Manifest
 
@@ -42,7 +42,7 @@ def of_manifest(manifest: Manifest, runners: Runners) -> str:
         entry=ENTRY,
         source=PROBE,
         runner_files=list(manifest.files),
-        config={**manifest.config, "call": "custom_kernel"},
+        config={**manifest.config, "call": "custom_kernel", "wrapper": None},
     )
     case = min(manifest.tests, key=_size)
     asked = {
@@ -50,6 +50,7 @@ def of_manifest(manifest: Manifest, runners: Runners) -> str:
         "params": case,
         "seen": [name.removesuffix(".py") for name in manifest.runner_files],
         "torch": "import torch" in "".join(manifest.files.values()),
+        "recorded": {name: text for name, text in manifest.files.items() if name.endswith(recorded.SUFFIX)},
     }
     text = "x" * SAID_CAP
     call = Prepared(
@@ -98,7 +99,7 @@ def made_inside(asked: dict[str, Any]) -> str:
     try:
         module = importlib.import_module(asked["reference"])
         function = next(found for name in ("generate_input",) if callable(found := getattr(module, name, None)))
-        value = function(**_params(function, asked["params"]))
+        value = function(**_params(function, asked["params"], asked["recorded"]))
     except ImportError as error:
         name = (error.name or str(error)).partition(".")[0]
         return f"unchecked: {name} isn't installed here"
@@ -118,7 +119,7 @@ def made_inside(asked: dict[str, Any]) -> str:
     return _strange_class(packed, asked["seen"]) or "checked"
 
 
-def _params(function: Any, case: Mapping[str, Any]) -> dict[str, Any]:
+def _params(function: Any, case: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
     params = dict(case)
     try:
         takes = inspect.signature(function).parameters
@@ -126,7 +127,8 @@ def _params(function: Any, case: Mapping[str, Any]) -> dict[str, Any]:
         return params
     torch = sys.modules.get("torch")
     device = "cuda" if torch is not None and torch.cuda.is_available() else "cpu"
-    for name, value in (("device", device), ("rank", int(os.environ.get("RANK", "0")))):
+    given = {"device": device, "rank": int(os.environ.get("RANK", "0")), "recorded": recorded.reader(files, device)}
+    for name, value in given.items():
         if name in takes:
             params.setdefault(name, value)
     return params

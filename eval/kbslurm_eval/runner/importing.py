@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
 import os
@@ -9,6 +10,7 @@ import sys
 from typing import Any
 
 from kbslurm_eval.runner.error_text import one_line
+from kbslurm_eval.shared import recorded
 from kbslurm_eval.shared.runner_link import Status
 
 WRITTEN_AT = 1_000_000_000
@@ -49,6 +51,8 @@ def import_submission(told: dict[str, Any]) -> tuple[int, str, Any]:
         if type(error) is ModuleNotFoundError and error.name == "triton":
             said = f"triton isn't installed where this is judged, and {entry} imports it"
         return Status.LOAD_RAISED, said, None
+    if told.get("wrapper"):
+        return _wrapped(str(told["wrapper"]), module, entry)
     names = [told["call"]] if isinstance(told["call"], str) else list(told["call"])
     for wanted in names:
         if not callable(getattr(module, wanted, None)):
@@ -56,6 +60,20 @@ def import_submission(told: dict[str, Any]) -> tuple[int, str, Any]:
     if isinstance(told["call"], str):
         return Status.OK, "", getattr(module, names[0])
     return Status.OK, "", _each([(wanted, getattr(module, wanted)) for wanted in names])
+
+
+def _wrapped(wrapper: str, submission: Any, entry: str) -> tuple[int, str, Any]:
+    """What the problem's wrapper makes of the submission: a submission that has the shape of another collection's."""
+    try:
+        return Status.OK, "", importlib.import_module(wrapper.removesuffix(".py")).entry_point(submission)
+    except MemoryError:
+        return Status.MEMORY, "MemoryError", None
+    except LookupError as error:
+        return Status.NO_ENTRY, f"{entry} {error.args[0] if error.args else 'lacks what is called'}", None
+    except (SystemExit, KeyboardInterrupt) as end:
+        return Status.ENDED, f"{type(end).__name__}: {end}", None
+    except BaseException as error:  # noqa: BLE001 - it has run code of the submission
+        return Status.LOAD_RAISED, one_line(error), None
 
 
 def takes_out(call: Any) -> bool:
@@ -94,6 +112,6 @@ def _workplace(given: str | None) -> str:
 
 def _written(path: str, text: str) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        file.write(text)
+    with open(path, "wb") as file:
+        file.write(recorded.unpacked(text) if path.endswith(recorded.SUFFIX) else text.encode())
     os.utime(path, (WRITTEN_AT, WRITTEN_AT))  # what was built of it before must not look older

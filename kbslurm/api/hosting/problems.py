@@ -97,4 +97,8 @@ class ProblemActs(BoardActs):
 def shown(problem: values.Problem) -> dict[str, Any]:
     """A problem as hosts see it: its files by name, its hidden cases by number."""
     told = {**values.as_json(problem), "hidden": len(problem.hidden), "digest": problem.digest}
-    return {**told, "files": sorted(problem.files)}
+    sizes = {
+        gpu: {name: len(cases) if name == "hidden" else list(cases) for name, cases in lists.items()}
+        for gpu, lists in problem.sizes.items()
+    }
+    return {**told, "files": sorted(problem.files), "sizes": sizes}
