@@ -40,6 +40,9 @@ Root = Annotated[
         show_default=False,
     ),
 ]
+Entry = Annotated[
+    str | None, typer.Option(help="Of a folder or a zip: the file that is called (default: submission.*, main.*, …).")
+]
 LogJson = Annotated[bool, typer.Option("--log-json", "--json", help="One JSON object per line.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show more detail.")]
 
@@ -53,15 +56,30 @@ def checked_mode(mode: str) -> Mode:
     return found
 
 
-def read_source(file: Path) -> bytes:
-    """The bytes of a submission's file, at most one more than the limit; Invalid if it can't be read."""
-    from kbslurm.domain.source import SOURCE_CAP
+def read_source(file: Path, entry: str | None = None) -> tuple[str, bytes]:
+    """A submission's name and bytes, of a folder or a zip those of its files in one; Invalid if it can't be read."""
+    from kbslurm.domain.source import SOURCE_CAP, ZIP, bundled_zip
 
+    if file.is_dir():
+        from kbslurm.trial.folder_source import folder_source
+
+        source = folder_source(file, entry)
+        return source.file_name, source.text.encode()
+    data = _bytes_of(file, SOURCE_CAP)
+    if file.suffix.lower() == ZIP:
+        source = bundled_zip(data, entry)
+        return source.file_name, source.text.encode()
+    if entry is not None:
+        raise Invalid("--entry is for a folder or a zip", hint="Leave it out: a file is called itself.")
+    return file.name, data
+
+
+def _bytes_of(file: Path, cap: int) -> bytes:
     try:
         if not file.is_file():
             what = f"{file} isn't a file" if file.exists() else f"there is no file {file}"
             raise Invalid(what, hint="Give the path of your kernel's source file.")
         with file.open("rb") as opened:
-            return opened.read(SOURCE_CAP + 1)
+            return opened.read(cap + 1)
     except OSError as error:
         raise Invalid(f"{file} can't be read: {error.strerror}", hint="Check its permissions.") from None

@@ -10,7 +10,7 @@ from kbslurm.domain import contest
 from kbslurm.domain.intake import Offer, check_may_submit, check_mode, chosen_benchmark, chosen_gpus, chosen_place
 from kbslurm.domain.manifest import time_limit_s
 from kbslurm.domain.run import PersonId
-from kbslurm.domain.source import checked_source, directives, settled_board, settled_gpus
+from kbslurm.domain.source import check_beside, checked_source, directives, settled_board, settled_gpus
 from kbslurm.observe.crash_points import crash_point
 from kbslurm.ports import Intake, NewSubmission, Receipt
 from kbslurm_eval.shared.wire import Mode
@@ -42,6 +42,7 @@ def accept(
     admission = store.admission(person, contest.board_name(settled_board(said, board)), mode)
     check_may_submit(admission, now)
     check_mode(admission, mode, source)
+    check_beside(source, admission.problem.runner_files)
     wanted = chosen_gpus(admission, settled_gpus(said, gpus))
     new = NewSubmission(
         person_id=person,

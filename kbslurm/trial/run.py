@@ -23,7 +23,7 @@ from kbslurm.domain.intake import chosen_benchmark
 from kbslurm.domain.manifest import manifest_for, manifest_text, time_limit_s
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import new_job_name
-from kbslurm.domain.source import check_language, checked_source
+from kbslurm.domain.source import check_beside, check_language, checked_source
 from kbslurm.errors import EXIT_INFRASTRUCTURE, EXIT_OK, EXIT_REJECTED, Misconfigured
 from kbslurm.trial import keeper as trial_keeper
 from kbslurm_eval.shared import remove_tree
@@ -84,6 +84,7 @@ def run_trial(
     """
     source = checked_source(source_file_name, source_text.encode())
     check_language(source, problem.lang)
+    check_beside(source, problem.runner_files)
     name = new_job_name()
     manifest = manifest_for(
         problem,

@@ -11,6 +11,7 @@ from kbslurm.domain.source import checked_source
 from kbslurm.domain.verdict import FOLDERS
 from kbslurm.errors import Invalid
 from kbslurm.problems import loading
+from kbslurm.trial.folder_source import folder_source
 from kbslurm.trial.run import Heartbeat, run_trial
 from kbslurm_eval.shared.wire import Mode, VerdictName
 
@@ -58,7 +59,7 @@ def expected_verdicts(path: Path) -> list[tuple[Path, VerdictName]]:
                 file=base,
                 hint=f"Choose one of: {', '.join(verdicts)}.",
             )
-        files = sorted(file for file in kind.iterdir() if file.is_file() and not file.name.startswith((".", "__")))
+        files = sorted(file for file in kind.iterdir() if not file.name.startswith((".", "__")))
         found += [(file, verdicts[kind.name]) for file in files]
     if not found:
         raise Invalid("submissions/ contains no submissions, so there is nothing to verify", file=base)
@@ -90,9 +91,16 @@ def verify(
         for file, expected in found:
             if on_start:
                 on_start(file)
-            source = checked_source(file.name, file.read_bytes())
+            source = folder_source(file) if file.is_dir() else checked_source(file.name, file.read_bytes())
             trial = run_trial(
-                judged, file.name, source.text, chosen, gpu, work=work, eval_dir=eval_dir, on_heartbeat=on_heartbeat
+                judged,
+                source.file_name,
+                source.text,
+                chosen,
+                gpu,
+                work=work,
+                eval_dir=eval_dir,
+                on_heartbeat=on_heartbeat,
             )
             yield Verification(
                 file=file,

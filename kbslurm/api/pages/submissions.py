@@ -20,6 +20,7 @@ from kbslurm.api.routes.artifacts import FileName, download
 from kbslurm.api.standings_cache import StandingsCache
 from kbslurm.domain import access, conditions, measure, physics, profiles
 from kbslurm.domain.amounts import score
+from kbslurm.domain.source import files_of
 from kbslurm.domain.verdict import why_unranked
 from kbslurm.domain.waterfall import waterfall
 from kbslurm.errors import Invalid
@@ -84,6 +85,7 @@ def submission_pages(
             words=waiting.words(view, queue),
             runs=[_run(run, view.mode) for run in view.runs],
             artifacts=context.store.artifacts.of_submission(view.id) if view.mode == "profile" else [],
+            files=files_of(view.file_name, view.source) if view.source else {},
             history=_history(context, view),
             may_see_board=_may_see_board(context, person, view.board),
         )

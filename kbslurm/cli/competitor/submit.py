@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from kbslurm.cli.arguments import As, Json, checked_mode, read_source
+from kbslurm.cli.arguments import As, Entry, Json, checked_mode, read_source
 from kbslurm.cli.competitor.connect import service
 from kbslurm.cli.output import printing
 
 
 def submit(
-    file: Annotated[Path, typer.Argument(help="The kernel: one .py, .cu, .cuh or .cpp file.")],
+    file: Annotated[Path, typer.Argument(help="The kernel: a .py, .cu, .cuh or .cpp file, a folder, or a zip.")],
     board: Annotated[
         str | None, typer.Option("--leaderboard", "--board", "-l", help="The board, unless a #!POPCORN line names it.")
     ] = None,
@@ -21,6 +21,7 @@ def submit(
         list[str] | None, typer.Option("--gpu", "-g", help="The GPU type; can be given several times.")
     ] = None,
     mode: Annotated[str, typer.Option("--mode", "-m", help="test, benchmark, profile or leaderboard.")] = "leaderboard",
+    entry: Entry = None,
     on: Annotated[str | None, typer.Option("--on", help="The place to run at; not in mode leaderboard.")] = None,
     benchmark: Annotated[
         int | None, typer.Option("--benchmark", help="Profile only this benchmark, from 0; with --mode profile.", min=0)
@@ -34,9 +35,9 @@ def submit(
     With --watch the exit code gives the verdict: 0 passed, 3 rejected, 6 infrastructure failure, 130 cancelled.
     """
     asked = checked_mode(mode)
-    source = read_source(file)
+    name, source = read_source(file, entry)
     with service(as_) as found:
-        number, runs = found.submit(board, file.name, source, asked, gpu or [], on, benchmark)
+        number, runs = found.submit(board, name, source, asked, gpu or [], on, benchmark)
         if not watch:
             _told(number, runs, as_json)
             return 0

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from kbslurm.cli.arguments import Json, checked_mode, read_source
+from kbslurm.cli.arguments import Entry, Json, Root, checked_mode, read_source
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.trial import print_trial
 
@@ -23,9 +23,11 @@ class Profiler(StrEnum):
 
 def try_(
     problem: Annotated[Path, typer.Argument(help="A problem's directory (with task.yml), or its one reference file.")],
-    file: Annotated[Path, typer.Argument(help="The submission.")],
+    file: Annotated[Path, typer.Argument(help="The submission: a file, a folder, or a zip.")],
     mode: Annotated[str, typer.Option(help="test, benchmark, profile or leaderboard.")] = "leaderboard",
     gpu: Annotated[str, typer.Option(help="The GPU type reported to the submission.")] = "cpu",
+    entry: Entry = None,
+    root: Root = None,
     profiles: Annotated[Path | None, typer.Option(help="Folder for the profile's files (with --mode profile).")] = None,
     benchmark: Annotated[
         int | None, typer.Option("--benchmark", help="Profile only this benchmark, from 0; with --mode profile.", min=0)
@@ -36,7 +38,7 @@ def try_(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Judge one file on this machine, as the competition would. Needs no database and no daemon.
+    """Judge one submission on this machine, as the competition would. Needs no database and no daemon.
 
     Exit code 0: passed. 3: rejected. 6: the machine or the problem failed, not the submission.
     """
@@ -46,8 +48,8 @@ def try_(
     from kbslurm.trial import run
 
     asked = checked_mode(mode)
-    loaded = loading.load(problem)
-    source = checked_source(file.name, read_source(file))
+    loaded = loading.load(problem, root=root)
+    source = checked_source(*read_source(file, entry))
     with TemporaryDirectory(prefix="kbslurm-try-") as work, printing.progress(as_json) as tell:
         found = run.run_trial(
             loaded,

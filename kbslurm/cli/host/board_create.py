@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kbslurm.cli.arguments import As, BoardName, Json
+from kbslurm.cli.arguments import As, BoardName, Json, Root
 from kbslurm.cli.host.connect import host
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.board import closing_time_of
@@ -26,6 +26,7 @@ def board_create(
     reference: Annotated[
         Path | None, typer.Option(help="A reference file or a problem's directory to add first.")
     ] = None,
+    root: Root = None,
     problem: Annotated[str | None, typer.Option(help="An existing problem.")] = None,
     description: Annotated[str | None, typer.Option(help="A one-sentence description.")] = None,
     visibility: Annotated[str, typer.Option(help="public, or private: only by invitation.")] = "public",
@@ -52,9 +53,11 @@ def board_create(
         raise Invalid(
             "a board needs exactly one problem", hint="Pass --reference FILE.py, or --problem NAME for an existing one."
         )
+    if root is not None and reference is None:
+        raise Invalid("--root says where a reference's files may be", hint="Pass it with --reference.")
     board = contest.board_name(name)
     shown_to = contest.visibility(visibility)
-    sent = Packed(reference, name=board if reference.is_file() else None) if reference else None
+    sent = Packed(reference, name=board if reference.is_file() else None, root=root) if reference else None
     wanted = [contest.gpu_name(one) for many in gpus or [] for one in many.replace(",", " ").split()]
     if sent is not None and not wanted and not sent.problem.gpus:
         raise Invalid("a board needs at least one GPU type", hint="Pass --gpus H100 (or --gpus A100,H100).")

@@ -8,15 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from kbslurm.cli.arguments import Json
+from kbslurm.cli.arguments import Json, Root
 from kbslurm.cli.host.connect import host
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.problem import print_problem
-from kbslurm.errors import EXIT_OK, NotFound
+from kbslurm.errors import EXIT_OK, Invalid, NotFound
 
 
 def problem_show(
     name: Annotated[str, typer.Argument(help="The problem's name, or its directory with a slash: ./NAME.")],
+    root: Root = None,
     as_json: Json = False,
 ) -> int:
     """Show a problem: its task, how it is judged, and its limits. Hidden cases are counted, not shown."""
@@ -24,7 +25,9 @@ def problem_show(
     from kbslurm.problems import loading
 
     if "/" in name or name in (".", ".."):
-        told: Mapping[str, Any] = shown(loading.load(Path(name)))
+        told: Mapping[str, Any] = shown(loading.load(Path(name), root=root))
+    elif root is not None:
+        raise Invalid(f"--root is for a directory, and {name} is a problem's name", hint=f"Give ./{name}.")
     else:
         with host() as hosts:
             try:
