@@ -1,10 +1,14 @@
 """A whole repository of problems, tried: does each load, can its inputs be made and sent, does its reference run here,
-does its default submission pass? Its commit is named, where it is a git repository.
+does its starter pass? Its commit is named, where it is a git repository.
 
     KBSLURM_PROBLEM_REPO=DIR make test-problems ARGS="--json --only NAME --cases 2 --limit 60"
+    KBSLURM_PROBLEM_REPO=DIR make test-problems ARGS="--collection kernelbench --load-only"
 
 Every task.yml below DIR is tried by itself, on the CPU, with its smallest test cases, through the real harness; a
-faulty one is a row of the table and nothing more. The problem sets of `problems/*.yaml` are read, too.
+faulty one is a row of the table and nothing more. The problem sets of `problems/*.yaml` are read, too. With
+`--collection` DIR is a collection of another format, which is imported into a temporary folder first. With `--quick`
+judge and submission are in one process each, without a cage, and the libraries are loaded once for all: for large
+collections that you trust. What a problem needs that isn't here is named: torch, a GPU, memory.
 """
 
 from __future__ import annotations
@@ -15,31 +19,22 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from kbslurm.config import shared_folders
 from kbslurm.domain.problem import Problem
 from kbslurm.errors import KbslurmError
 from kbslurm.problems import loading, problem_set
+from kbslurm.problems.importing import collections
 from kbslurm.trial import run
-from kbslurm.trial.inputs import with_checked_inputs
+from kbslurm.trial.inputs import CHECKED, with_checked_inputs
+from tests import problem_quick as quick
+from tests.problem_row import Row, needed, short
 
 MEMORY_BYTES = 8 << 30
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """What one problem came to."""
-
-    problem: str
-    loads: bool
-    inputs: str = ""
-    reference: bool = False
-    default: bool = False
-    why_not: str = ""
-    took_s: float = 0.0
 
 
 def main() -> int:
@@ -49,19 +44,47 @@ def main() -> int:
     parser.add_argument("--only", default="", help="problems whose path contains this")
     parser.add_argument("--cases", type=int, default=2, help="so many of the smallest test cases (2)")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds for the calls of one submission (60)")
+    parser.add_argument("--collection", default="", help="import it first: kernelbench, flashinfer-bench, …")
+    parser.add_argument("--quick", action="store_true", help="without the cage: a collection that you trust")
+    parser.add_argument("--load-only", action="store_true", help="run nothing: does each load?")
     told = parser.parse_args()
     root = Path(os.environ.get("KBSLURM_PROBLEM_REPO", "."))
     if not os.environ.get("KBSLURM_PROBLEM_REPO") or not root.is_dir():
         print("Set KBSLURM_PROBLEM_REPO to the folder of a repository of problems.", file=sys.stderr)
         return 2
-    sets, commit = list(_sets(root)), _commit(root)
-    rows = []
+    commit = _commit(root)
+    with tempfile.TemporaryDirectory(prefix="kbslurm-collection-") as folder:
+        rows: list[Row] = []
+        lost: list[Row] = []
+        name = root.name
+        if told.collection:
+            rows, lost = _imported(told.collection, root, Path(folder), told.only)
+            root = Path(folder)
+        return _report(told, root, name, commit, rows, lost)
+
+
+def _imported(collection: str, root: Path, out: Path, only: str) -> tuple[list[Row], list[Row]]:
+    """Nothing yet, and a row for each problem that can't be imported."""
+    lost = []
+    for found in collections.chosen(collection, root.resolve(), only or None):
+        one = collections.imported(found, root.resolve(), out)
+        if not one.taken:
+            lost.append(Row(problem=one.name, loads=False, why_not=short(one.why)))
+    return [], lost
+
+
+def _report(told: argparse.Namespace, root: Path, name: str, commit: str, rows: list[Row], lost: list[Row]) -> int:
+    sets = list(_sets(root))
     if not told.json:
-        print(f"{root.name} at {commit or 'no commit'}")
-        print(f"{'problem':<44} loads inputs    reference default  why not")
+        print(f"{name} at {commit or 'no commit'}")
+        print(f"{'problem':<52} loads inputs    reference starter  why not")
+    for row in lost:
+        rows.append(row)
+        if not told.json:
+            _show(row)
     for place in sorted(p.parent for p in root.rglob("task.y*ml")):
-        if told.only in str(place):
-            rows.append(_tried(place, root, cases=told.cases, limit_s=told.limit))
+        if told.only in str(place) or told.collection:
+            rows.append(_tried(place, root, told))
             if not told.json:
                 _show(rows[-1])
     if told.json:
@@ -95,18 +118,24 @@ def _sets(root: Path) -> Iterator[dict[str, str]]:
         yield {"set": file.name, "said": said}
 
 
-def _tried(place: Path, root: Path, *, cases: int, limit_s: float) -> Row:
+def _tried(place: Path, root: Path, told: argparse.Namespace) -> Row:
     name = str(place.resolve().relative_to(root.resolve()))
     try:
-        problem = loading.load(place, root=root)
+        problem = loading.load(place, root=root).for_gpu("cpu")
     except Exception as error:
         return Row(problem=name, loads=False, why_not=_line(error))
-    inputs = ""
+    if told.load_only:
+        return Row(problem=name, loads=True)
+    inputs = CHECKED
     try:
-        inputs = _short(with_checked_inputs(problem, eval_dir=shared_folders.eval_dir()).inputs)
-        return replace(_judged(problem, place, name, cases=cases, limit_s=limit_s), inputs=inputs)
+        if told.quick and problem.lang == "py" and not problem.multi_gpu:
+            return quick.tried(problem, *_default(problem, place), name=name, cases=told.cases, limit_s=told.limit)
+        row = _judged(problem, place, name, cases=told.cases, limit_s=told.limit)
+        if not row.reference:  # otherwise the judge has just made and sent them
+            inputs = short(with_checked_inputs(problem, eval_dir=shared_folders.eval_dir()).inputs)
+        return replace(row, inputs=inputs, needs=needed(f"{inputs} {row.why_not}"))
     except Exception as error:
-        return Row(problem=name, loads=True, inputs=inputs or "faulty", why_not=_line(error))
+        return Row(problem=name, loads=True, inputs="faulty", why_not=_line(error))
 
 
 def _judged(problem: Problem, place: Path, name: str, *, cases: int, limit_s: float) -> Row:
@@ -128,7 +157,7 @@ def _judged(problem: Problem, place: Path, name: str, *, cases: int, limit_s: fl
         loads=True,
         reference=not at_fault,
         default=passed,
-        why_not="" if passed else f"{report.verdict}: {_short(report.reason)}",
+        why_not="" if passed else f"{report.verdict}: {short(report.reason)}",
         took_s=round(found.took_s, 1),
     )
 
@@ -136,7 +165,10 @@ def _judged(problem: Problem, place: Path, name: str, *, cases: int, limit_s: fl
 def _default(problem: Problem, place: Path) -> tuple[str, str]:
     """The submission that lies beside the problem, or its template."""
     suffix = Path(problem.entry).suffix
-    known = [place / problem.entry, *sorted(place.glob(f"submission*{suffix}")), *sorted(place.glob("template*"))]
+    known = [
+        *sorted(place.glob(f"submissions/accepted/*{suffix}")),
+        *(place / problem.entry, *sorted(place.glob(f"submission*{suffix}")), *sorted(place.glob("template*"))),
+    ]
     for file in known:
         if file.is_file() and file.suffix == suffix:
             return file.name, file.read_text(encoding="utf-8")
@@ -160,7 +192,8 @@ def _sums(rows: list[Row]) -> dict[str, int]:
         "inputs checked": sum(row.inputs == "checked" for row in rows),
         "inputs unchecked": sum(row.inputs.startswith("unchecked") for row in rows),
         "reference runs": sum(row.reference for row in rows),
-        "default passes": sum(row.default for row in rows),
+        "starter passes": sum(row.default for row in rows),
+        **{f"needs {what}": count for what, count in sorted(Counter(row.needs for row in rows if row.needs).items())},
     }
 
 
@@ -171,17 +204,13 @@ def _show(row: Row) -> None:
     inputs = row.inputs.partition(":")[0] or "-"
     why = row.why_not if inputs != "unchecked" else f"inputs {row.inputs}; {row.why_not}"
     print(
-        f"{row.problem:<44} {mark(row.loads):<5} {inputs:<9} {mark(row.reference):<9} {mark(row.default):<8} {why}",
+        f"{row.problem:<52} {mark(row.loads):<5} {inputs:<9} {mark(row.reference):<9} {mark(row.default):<8} {why}",
         flush=True,
     )
 
 
 def _line(error: Exception) -> str:
-    return _short(f"{type(error).__name__}: {error}")
-
-
-def _short(text: str) -> str:
-    return " ".join(text.split())[:160]
+    return short(f"{type(error).__name__}: {error}")
 
 
 if __name__ == "__main__":

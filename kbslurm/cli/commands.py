@@ -191,9 +191,13 @@ COMMANDS: Mapping[str, Command | Group] = {
         },
     ),
     "problem": Group(
-        "Problems: add, verify, list, show.",
+        "Problems: add, import, verify, list, show.",
         {
             "add": Command("host.problem_add:problem_add", "Add a problem, or a new version of it."),
+            "import": Command(
+                "host.problem_import:problem_import",
+                "Write the problems of another collection as directories for `problem add`.",
+            ),
             "verify": Command(
                 "host.problem_verify:problem_verify",
                 "Judge submissions/{accepted,wrong_answer,crash,timeout,memory,cheat}/* and check their verdicts.",
@@ -248,7 +252,7 @@ COMMANDS: Mapping[str, Command | Group] = {
         "Do the daemon's work once and exit: for cron, scrontab or a timer, instead of kbslurm up.",
     ),
     "triage": Command("host.triage:triage", "Scan submissions with kernelguard: flags with evidence, never a verdict."),
-    "try": Command("competitor.try_:try_", "Judge one file on this machine, as the competition would."),
+    "try": Command("competitor.try_:try_", "Judge one submission on this machine, as the competition would."),
     "up": Command("operator.up:up", "Run the daemon, the API and, if DISCORD_TOKEN is set, the bot."),
     "usage": Command(
         "operator.usage:usage",

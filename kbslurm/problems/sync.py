@@ -275,6 +275,18 @@ def checkout(repository: str, branch: str | None) -> Iterator[tuple[Path, str]]:
         yield root, _git(root, "rev-parse", "HEAD").strip()
 
 
+def commit_of(folder: Path) -> str:
+    """The commit that this directory is at; empty if it isn't in a repository, or can't be read as one."""
+    try:
+        found = subprocess.run(
+            ["git", "-c", f"safe.directory={folder}", "-C", str(folder), "rev-parse", "HEAD"],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return found.stdout.strip() if found.returncode == 0 else ""
+
+
 def is_local(repository: str) -> bool:
     """Whether it is among the server's own files."""
     return _url(repository).startswith("file://")

@@ -1,0 +1,160 @@
+"""Through the real harness: a wrapper for another shape of submissions, sizes by GPU type, recorded tensors, and
+submissions of several files."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kbslurm.config import shared_folders
+from kbslurm.errors import Invalid
+from kbslurm.problems.loading import load
+from kbslurm.trial.inputs import with_checked_inputs
+from tests.command_line import CommandLine
+
+TASK = """
+files:
+  - {name: submission.py, source: "@SUBMISSION@"}
+  - {name: reference.py, source: reference.py}
+  - {name: wrapper.py, source: wrapper.py}
+  - {name: numbers.safetensors, source: numbers.safetensors}
+lang: py
+tests: [{n: 1000000000, seed: 1}]
+benchmarks: [{n: 1000000000, seed: 2}]
+kbslurm:
+  wrapper: wrapper.py
+  launches: 2
+  calls: 5
+  sizes:
+    cpu: {tests: [{n: 3, seed: 1}], benchmarks: [{n: 4, seed: 2}]}
+"""
+REFERENCE = """
+import random
+
+
+def generate_input(n, seed, recorded):
+    known = [int(one) for one in recorded("numbers.safetensors")["numbers"]]
+    return [random.Random(seed).choice(known) for _ in range(n)]
+
+
+def ref_kernel(data):
+    return [2 * one for one in data]
+
+
+def check_implementation(data, output):
+    return "" if output == ref_kernel(data) else f"{output} is wrong"
+"""
+WRAPPER = """
+def entry_point(submission):
+    if not hasattr(submission, "Doubler"):
+        raise LookupError("defines no class Doubler")
+    doubler = submission.Doubler(2)
+    return lambda data: doubler.forward(*[data])
+"""
+RIGHT = "from parts.twice import times\n\nclass Doubler:\n    def __init__(self, by):\n        self.by = by\n\n"
+RIGHT += "    def forward(self, data):\n        return [times(one, self.by) for one in data]\n"
+
+
+@pytest.fixture
+def problem(tmp_path: Path) -> Path:
+    place = tmp_path / "doubled"
+    place.mkdir()
+    (place / "task.yml").write_text(TASK)
+    (place / "reference.py").write_text(REFERENCE)
+    (place / "wrapper.py").write_text(WRAPPER)
+    head = json.dumps({"numbers": {"dtype": "I64", "shape": [3], "data_offsets": [0, 24]}}).encode()
+    data = struct.pack("<Q", len(head)) + head + struct.pack("<3q", 5, 7, 11)
+    (place / "numbers.safetensors").write_bytes(data)
+    return place
+
+
+@pytest.fixture
+def submission(tmp_path: Path) -> Path:
+    place = tmp_path / "mine"
+    (place / "parts").mkdir(parents=True)
+    (place / "main.py").write_text(RIGHT)
+    (place / "parts/twice.py").write_text("def times(one, by):\n    return by * one\n")
+    return place
+
+
+def test_a_folder_in_another_shape_is_judged_with_the_sizes_of_this_gpu_type(problem: Path, submission: Path) -> None:
+    done = CommandLine(cwd=problem)("try", str(problem), str(submission), "--json")
+    told = done.json()
+    assert (done.code, told["verdict"]) == (0, "passed"), told["reason"]
+    assert told["tests"][0]["spec"] == "n: 3; seed: 1"
+
+
+def test_what_the_wrapper_misses_is_the_submissions_error(problem: Path, tmp_path: Path) -> None:
+    file = tmp_path / "odd.py"
+    file.write_text("def custom_kernel(data):\n    return data\n")
+    told = CommandLine(cwd=tmp_path)("try", str(problem), str(file), "--mode", "test", "--json").json()
+    assert told["verdict"] == "error"
+    assert told["reason"].endswith("while loading: submission.py defines no class Doubler")
+
+
+def test_inputs_of_recorded_tensors_are_tried_when_the_problem_is_added(problem: Path) -> None:
+    loaded = load(problem)
+    assert with_checked_inputs(loaded, eval_dir=shared_folders.eval_dir()).inputs == "checked"
+    assert "numbers.safetensors" not in loaded.runner_files
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("wrapper: wrapper.py\n", "wrapper: gone.py\n", "gone.py isn't a .py file that submissions see"),
+        ("wrapper: wrapper.py\n", "wrapper: wrapper.py\n  call: run\n", "`call` has no meaning"),
+        ("cpu: {tests", "cpu: {trials", "isn't one of tests, benchmarks, hidden"),
+        ("n: 3,", "m: 3,", "generate_input has no parameter m"),
+        ("cpu: {", "'no gpu': {", "'no gpu'"),
+    ],
+)
+def test_a_faulty_key_is_told_with_its_place(problem: Path, old: str, new: str, says: str) -> None:
+    file = problem / "task.yml"
+    file.write_text(file.read_text().replace(old, new))
+    with pytest.raises(Invalid, match=says):
+        load(problem)
+
+
+def test_a_faulty_file_of_tensors_is_told(problem: Path) -> None:
+    (problem / "numbers.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1\noid x\n")
+    with pytest.raises(Invalid, match="Git LFS pointer"):
+        load(problem)
+    (problem / "numbers.safetensors").write_bytes(b"nothing")
+    with pytest.raises(Invalid, match="shorter than a header"):
+        load(problem)
+
+
+def test_the_command_imports_and_says_what_it_couldnt_take(tmp_path: Path) -> None:
+    collection = Path(__file__).parents[1] / "collections/kernelbench"
+    words = ("problem", "import", "kernelbench", str(collection), "--out", str(tmp_path / "out"), "--json")
+    kbslurm = CommandLine(cwd=tmp_path)
+    seen = kbslurm(*words, "--preview")
+    assert (seen.code, seen.json()["counts"]) == (3, {"failed": 1, "new": 2})
+    assert not (tmp_path / "out").exists()
+    assert kbslurm(*words).code == 3
+    again = kbslurm(*words, "--only", "level1")
+    assert (again.code, again.json()["counts"]) == (0, {"unchanged": 2})
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("collection", "folder"),
+    [("kernelbench", "kernelbench"), ("flashinfer-bench", "flashinfer"), ("tritonbench", "tritonbench"),
+     ("reference-kernels", "reference_kernels")],
+)  # fmt: skip
+def test_small_problems_of_each_format_run(collection: str, folder: str) -> None:
+    here = Path(__file__).parents[2]
+    done = subprocess.run(
+        [os.environ["KBSLURM_TORCH_PYTHON"], "-m", "tests.problem_repository", "--collection", collection, "--json"],
+        capture_output=True, text=True, check=False, cwd=here,
+        env={**os.environ, "KBSLURM_PROBLEM_REPO": str(here / "tests/collections" / folder),
+             "PYTHONPATH": os.pathsep.join([*map(str, (here, here / "eval")), *sys.path])},
+    )  # fmt: skip
+    sums = json.loads(done.stdout)["sums"]
+    assert sums["load"] == sums["inputs checked"] == sums["reference runs"] == sums["starter passes"] > 0

@@ -1,0 +1,166 @@
+"""Problems of other collections become directories of ours; small ones of each format, written for this."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kbslurm.errors import Invalid, NotFound
+from kbslurm.problems import loading
+from kbslurm.problems.importing import collections
+from kbslurm.problems.importing.collections import Imported, chosen, imported
+
+HERE = Path(__file__).parents[1] / "collections"
+EACH = {
+    "kernelbench": "kernelbench",
+    "flashinfer-bench": "flashinfer",
+    "tritonbench": "tritonbench",
+    "reference-kernels": "reference_kernels",
+}
+
+
+def everything(collection: str, out: Path, *, root: Path | None = None, **options: bool) -> dict[str, Imported]:
+    root = root or HERE / EACH[collection]
+    return {one.name: imported(one, root, out, **options) for one in chosen(collection, root, None)}
+
+
+def test_kernelbench_is_called_by_its_class_and_small_where_a_cpu_judges(tmp_path: Path) -> None:
+    found = everything("kernelbench", tmp_path)
+    assert {name: one.status for name, one in found.items()} == {
+        "kernelbench-l1-1_scale_rows": "new",
+        "kernelbench-l1-2_no_batch": "new",
+        "kernelbench-l4-1_downloaded": "failed",
+    }
+    assert "without a network" in found["kernelbench-l4-1_downloaded"].why
+    problem = loading.load(tmp_path / "kernelbench-l1-1_scale_rows")
+    assert problem.config["wrapper"] == "wrapper.py"
+    assert "model.py" in problem.runner_files
+    assert "reference.py" not in problem.runner_files
+    assert problem.tests == ({"seed": 1}, {"seed": 2})
+    assert problem.for_gpu("CPU").tests[0] == {"batch_size": 2, "seed": 1}
+    assert problem.for_gpu("H100") is problem
+    other = loading.load(tmp_path / "kernelbench-l1-2_no_batch")
+    assert other.for_gpu("cpu").benchmarks == ({"N": 128, "seed": 3},)
+
+
+def test_flashinfer_bench_takes_workloads_and_recorded_tensors(tmp_path: Path) -> None:
+    found = everything("flashinfer-bench", tmp_path)
+    assert {name: one.status for name, one in found.items()} == {
+        "flashinfer-toy_fp4": "failed",
+        "flashinfer-toy_offsets_d4": "new",
+        "flashinfer-toy_pick_d4": "new",
+    }
+    assert "x is float4_e2m1" in found["flashinfer-toy_fp4"].why
+    problem = loading.load(tmp_path / "flashinfer-toy_pick_d4")
+    assert problem.tests == (
+        {"n": 5, "m": 3, "scale": 2.5, "rows": "blob_rows.safetensors#rows", "seed": 1},
+    )  # fmt: skip
+    assert "blob_rows.safetensors" in problem.files
+    assert "blob_rows.safetensors" not in problem.runner_files
+    assert "definition_reference.py" not in problem.runner_files
+    assert "1 of 2 workloads can't be taken: the recorded tensors blob/gone.safetensors" in problem.description
+    drawn = loading.load(tmp_path / "flashinfer-toy_offsets_d4")
+    assert "no workload of it is in the collection" in drawn.description
+    assert drawn.tests == ({"len_indptr": 8, "total": 8, "seed": 1},)
+
+
+def test_tritonbench_is_judged_by_the_calls_of_its_test_and_not_ranked(tmp_path: Path) -> None:
+    found = everything("tritonbench", tmp_path)
+    assert found["tritonbench-t-only_a_class"].status == "failed"
+    problem = loading.load(tmp_path / "tritonbench-t-shifted")
+    assert problem.tests == ({"call": 0, "seed": 1}, {"call": 1, "seed": 2})
+    assert problem.modes == ("test", "benchmark")
+    assert not {"operator_file.py", "calls.py", "reference.py"} & set(problem.runner_files)
+    assert problem.templates["Python"].endswith("def shifted(x, by=1.0):\n    raise NotImplementedError\n")
+
+
+def test_reference_kernels_become_directories_that_need_nothing_outside(tmp_path: Path) -> None:
+    assert everything("reference-kernels", tmp_path)["toys-double"].status == "new"
+    problem = loading.load(tmp_path / "toys-double", root=tmp_path / "toys-double")
+    assert set(problem.files) == {"reference.py", "same.py"}
+    assert (tmp_path / "toys-double" / "submission.py").is_file()
+
+
+def test_importing_again_changes_nothing_and_keeps_what_was_changed(tmp_path: Path) -> None:
+    everything("tritonbench", tmp_path)
+    place = tmp_path / "tritonbench-t-shifted"
+    assert everything("tritonbench", tmp_path)["tritonbench-t-shifted"].status == "unchanged"
+    task = place / "task.yml"
+    task.write_text(task.read_text() + "# mine\n")
+    (place / "notes.md").write_text("mine\n")
+    again = everything("tritonbench", tmp_path)["tritonbench-t-shifted"]
+    assert (again.status, again.taken) == ("kept", False)
+    assert "task.yml" in again.why
+    assert task.read_text().endswith("# mine\n")
+    assert everything("tritonbench", tmp_path, force=True)["tritonbench-t-shifted"].status == "updated"
+    assert not task.read_text().endswith("# mine\n")
+    assert (place / "notes.md").read_text() == "mine\n"
+
+
+def test_a_changed_collection_updates_what_an_import_wrote(tmp_path: Path) -> None:
+    root = Path(shutil.copytree(HERE / "tritonbench", tmp_path / "there"))
+    everything("tritonbench", tmp_path / "out", root=root)
+    file = root / "data/TritonBench_T_v1/shifted.py"
+    file.write_text(file.read_text().replace("by=2.5", "by=3.5"))
+    preview = everything("tritonbench", tmp_path / "out", root=root, preview=True)["tritonbench-t-shifted"]
+    calls = tmp_path / "out/tritonbench-t-shifted/calls.py"
+    assert (preview.status, "by=2.5" in calls.read_text()) == ("updated", True)
+    assert everything("tritonbench", tmp_path / "out", root=root)["tritonbench-t-shifted"].status == "updated"
+    assert "by=3.5" in calls.read_text()
+
+
+def test_a_directory_that_no_import_made_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "toys-double").mkdir()
+    (tmp_path / "toys-double/task.yml").write_text("mine\n")
+    found = everything("reference-kernels", tmp_path)["toys-double"]
+    assert found.status == "kept"
+    assert (tmp_path / "toys-double/task.yml").read_text() == "mine\n"
+
+
+def test_a_link_out_of_the_collection_isnt_followed(tmp_path: Path) -> None:
+    root = Path(shutil.copytree(HERE / "kernelbench", tmp_path / "there"))
+    file = root / "KernelBench/level1/1_Scale_rows.py"
+    text = file.read_text()
+    file.unlink()
+    (tmp_path / "secret.py").write_text(text)
+    file.symlink_to(tmp_path / "secret.py")
+    found = everything("kernelbench", tmp_path / "out", root=root)["kernelbench-l1-1_scale_rows"]
+    assert (found.status, "link out of the collection" in found.why) == ("failed", True)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"inputs": {"x": {"shape": ["q"], "dtype": "float32"}}}, "unknown axis q"),
+        ({"reference": "def go(x):\n    return x\n"}, "defines no function run"),
+        ({"reference": "def run(:\n"}, "isn't Python"),
+        ({"axes": {"n": {"type": "odd"}}}, "axis n is neither constant nor variable"),
+        ({"outputs": {}}, "has no outputs"),
+        ({"inputs": {"x y": {"shape": ["n"], "dtype": "float32"}}}, "isn't a valid name"),
+    ],
+)
+def test_a_faulty_definition_is_told_in_one_sentence(tmp_path: Path, change: dict[str, object], says: str) -> None:
+    good = json.loads((HERE / "flashinfer/definitions/toy/toy_pick_d4.json").read_text())
+    (tmp_path / "definitions").mkdir()
+    (tmp_path / "definitions/toy_pick_d4.json").write_text(json.dumps(good | change))
+    (found,) = everything("flashinfer-bench", tmp_path / "out", root=tmp_path).values()
+    assert found.status == "failed"
+    assert says in found.why
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_isnt_there_is_told() -> None:
+    with pytest.raises(NotFound, match="collection"):
+        chosen("nonsense", HERE, None)
+    with pytest.raises(Invalid, match="there is no problem of kernelbench"):
+        chosen("kernelbench", HERE / "tritonbench", None)
+    with pytest.raises(Invalid, match="none of the 3 problems matches 'xyz'"):
+        chosen("kernelbench", HERE / "kernelbench", "xyz")
+    assert {one.name for one in chosen("kernelbench", HERE / "kernelbench", "*l1*")} == {
+        "kernelbench-l1-1_scale_rows",
+        "kernelbench-l1-2_no_batch",
+    }
+    assert set(collections.COLLECTIONS) == set(EACH)
