@@ -142,6 +142,13 @@ def test_the_command_imports_and_says_what_it_couldnt_take(tmp_path: Path) -> No
     assert (again.code, again.json()["counts"]) == (0, {"unchanged": 2})
 
 
+def test_an_imported_problem_runs_with_the_classes_that_its_inputs_need(tmp_path: Path) -> None:
+    collection = Path(__file__).parents[1] / "collections/reference_kernels"
+    kbslurm = CommandLine(cwd=tmp_path)
+    assert kbslurm("problem", "import", "reference-kernels", str(collection), "--out", "made").code == 0
+    assert kbslurm("try", "made/toys-double", "made/toys-double/submission.py", "--mode", "test").code == 0
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize(
     ("collection", "folder"),

@@ -80,7 +80,10 @@ def test_tritonbench_is_judged_by_the_calls_of_its_test_and_not_ranked(tmp_path:
 def test_reference_kernels_become_directories_that_need_nothing_outside(tmp_path: Path) -> None:
     assert everything("reference-kernels", tmp_path)["toys-double"].status == "new"
     problem = loading.load(tmp_path / "toys-double", root=tmp_path / "toys-double")
-    assert set(problem.files) == {"reference.py", "same.py"}
+    assert set(problem.files) == {"reference.py", "same.py", "reference_classes.py"}
+    assert problem.files["reference_classes.py"].startswith("import enum\n\n\nclass Sign(enum.Enum):\n    UP = 1\n")
+    assert "Unused" not in problem.files["reference_classes.py"]
+    assert set(problem.runner_files) == {"reference_classes.py"}
     assert (tmp_path / "toys-double" / "submission.py").is_file()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from kbslurm.errors import Invalid
 from kbslurm.problems.fields import problem_name
 from kbslurm.problems.folder import SUBMISSION, TASK_FILES
-from kbslurm.problems.importing.source import Files, Found, part, text_of
+from kbslurm.problems.importing.source import Files, Found, part, text_of, tree_of
 from kbslurm.problems.marked_yaml import Marked, read_yaml
 
 # A reference that none of the usual functions is in: the lines that its task.yml gets, and the file that has them.
@@ -24,6 +25,8 @@ CROSS_ENTROPY = """kbslurm:
       benchmarks: [{vocab_size: 512, batch: 16, seed: 2}]
 """
 ADAPTED = {"cross_entropy_py": ("princeton_cross_entropy.py", CROSS_ENTROPY)}
+SHARED = "reference_classes.py"
+WITH_CODE = ("Module", "Enum", "IntEnum", "StrEnum", "Flag", "IntFlag")  # what is sent as its class's name and data
 NEEDS = ("generate_inputs", "reference_forward", "reference_backward")
 
 
@@ -55,7 +58,7 @@ def _made(root: Path, file: Path) -> Files:
     for beside in sorted(file.parent.glob("submission*")) + sorted(file.parent.glob("submissions/*/*")):
         if beside.is_file():
             files[beside.relative_to(file.parent).as_posix()] = text_of(root, beside)
-    return _adapted(file.parent.name, {"task.yml": text, **files})
+    return _with_shared_classes(root, file, _adapted(file.parent.name, {"task.yml": text, **files}))
 
 
 def _normal(place: Path, root: Path) -> str:
@@ -65,7 +68,55 @@ def _normal(place: Path, root: Path) -> str:
     return str(found)
 
 
-def _adapted(name: str, files: dict[str, Any]) -> Files:
+def _with_shared_classes(root: Path, file: Path, files: dict[str, Any]) -> Files:
+    """Modules and enums that generate_input makes arrive with their class, so it moves to a file that submissions
+    see."""
+    text = files.get("reference.py")
+    if not isinstance(text, str):
+        return files
+    tree = tree_of(text, root, file.parent / "reference.py")
+    moved = _sent_classes(tree)
+    if not moved or SHARED in files:
+        return files
+    used = {node.id for one in moved for node in ast.walk(one) if isinstance(node, ast.Name)}
+    imports = [
+        ast.unparse(node)
+        for node in tree.body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        and {(alias.asname or alias.name).partition(".")[0] for alias in node.names} & used
+    ]
+    lines = text.splitlines(keepends=True)
+    bodies = []
+    for one in sorted(moved, key=lambda node: -node.lineno):
+        begin = min([one.lineno, *(decorator.lineno for decorator in one.decorator_list)]) - 1
+        bodies.append("".join(lines[begin : one.end_lineno]).rstrip() + "\n")
+        lines[begin : one.end_lineno] = [f"from {Path(SHARED).stem} import {one.name}\n"]
+    listed = f'  - {{"name": "{SHARED}", "source": "{SHARED}"}}\n'
+    task = files["task.yml"].replace("files:\n", f"files:\n{listed}", 1)
+    return {
+        **files,
+        "task.yml": f"{task.rstrip()}\n\nkbslurm: {{runner_files: [{SHARED}]}}\n",
+        "reference.py": "".join(lines),
+        SHARED: "\n\n\n".join(["\n".join(imports), *reversed(bodies)]),
+    }
+
+
+def _sent_classes(tree: ast.Module) -> list[ast.ClassDef]:
+    makes = next(
+        (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "generate_input"), None
+    )
+    called = {node.func.id for node in ast.walk(makes) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+              } if makes else set()  # fmt: skip
+    return [
+        node
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+        and node.name in called
+        and any(ast.unparse(base).rpartition(".")[2] in WITH_CODE for base in node.bases)
+    ]
+
+
+def _adapted(name: str, files: dict[str, Any]) -> dict[str, Any]:
     reference = files.get("reference.py")
     if name not in ADAPTED or not isinstance(reference, str) or "def generate_input(" in reference:
         return files
