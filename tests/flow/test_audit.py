@@ -24,6 +24,7 @@ from kbslurm.cli.commands import COMMANDS, Command, Group
 from kbslurm.cli.context import account_and_host
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
+from kbslurm.flow.submit import accept
 from kbslurm.store.postgres import PostgresStore
 from tests.command_line import CommandLine
 from tests.flow.puppet import Puppet, sealed_report
@@ -252,7 +253,12 @@ def changing_calls(api: ServedApi) -> set[str]:
 
 @pytest.mark.parametrize("act", ["pause", "resume", "cancel", "ban", "unban"])
 def test_every_form_of_the_staff_page_is_in_the_audit_log(api: ServedApi, act: str) -> None:
-    number = judged(api)
+    ada = api.store.people.ensure("ada")
+    number = accept(api.store.intake, ada.id, "transpose", "k.py", GOOD, "test", ["H100"], api.now).submission_id
+    if act == "resume":  # what changes nothing is only said
+        api.store.settings.set_accepts_jobs(False, by="root", now=api.now)
+    if act == "unban":
+        api.store.people.ban(ada.id, by="root", now=api.now)
     hana = api.store.people.add("hana", "staff", now=api.now)
     session = api.store.tokens.issue(hana.id, kind="web", now=api.now)
 
