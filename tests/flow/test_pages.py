@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import html
+import itertools
 import os
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from html.parser import HTMLParser
@@ -245,7 +247,7 @@ def test_a_submissions_page_is_told_of_each_step_and_of_the_end(api: ServedApi) 
     number = accept(store.intake, ada.id, "transpose", "k.py", GOOD, "test", ["H100"], api.now).submission_id
     with browsing(api, "ada") as browser:
         page = browser.get(f"/s/{number}").text
-        assert f'data-live="/live/-/s/{number}"' in page and "live.js" in page
+        assert re.search(rf'data-live="/live/-/s/{number}\?seen=\w+"', page) and "live.js" in page
         events = stream(browser, f"/live/-/s/{number}")
         assert [next(events), next(events)] == [":", ":"], "it is there, and nothing moved yet"
         attempt = claim(store.queue, free_slots({"puppet": Puppet(slots={"H100": 9}).capacity()}, ()), api.now)
@@ -259,6 +261,27 @@ def test_a_submissions_page_is_told_of_each_step_and_of_the_end(api: ServedApi) 
     for name in ("eve", None):
         with browsing(api, name) as other:
             assert other.get(f"/live/-/s/{number}").status_code == 404
+
+
+def test_what_happened_before_a_pages_stream_began_or_while_it_was_away_is_told_first(api: ServedApi) -> None:
+    """Otherwise the page would show it only once something else happens, which may be much later."""
+    store = api.store
+    ada = store.people.ensure("ada")
+    number = accept(store.intake, ada.id, "transpose", "k.py", GOOD, "test", ["H100"], api.now).submission_id
+    with browsing(api, "ada") as hers, browsing(api, "hana", "staff") as hana:
+        pages = [(hers, f"/s/{number}"), (hana, "/staff")]
+        lives = [html.unescape(re.findall(r'data-live="([^"]+)"', page.get(path).text)[0]) for page, path in pages]
+        assert claim(store.queue, free_slots({"puppet": Puppet(slots={"H100": 9}).capacity()}, ()), api.now) is not None
+        for (page, path), live in zip(pages, lives, strict=True):
+            for query, headers in ((live, {}), (live.partition("?")[0], {"Last-Event-ID": live.partition("seen=")[2]})):
+                with page.stream("GET", query, headers=headers) as answer:
+                    lines = answer.iter_lines()
+                    assert re.fullmatch(r"retry: \d{4}", next(lines)), "they come back one after another"
+                    (version,) = {line for line in itertools.islice(lines, 5) if line.startswith("id: ")}
+            (again,) = re.findall(r'data-live="[^"]*seen=(\w+)"', page.get(path).text)
+            assert version == f"id: {again}", "the page shows it"
+            with page.stream("GET", f"{live.partition('?')[0]}?seen={again}") as answer:
+                assert not any(line.startswith("id: ") for line in itertools.islice(answer.iter_lines(), 5))
 
 
 def test_a_board_is_told_of_a_new_record_and_shows_it(api: ServedApi) -> None:
@@ -312,7 +335,7 @@ def test_a_board_is_told_of_each_change_of_its_queue(api: ServedApi) -> None:
 def test_the_staff_page_is_told_that_something_happened(api: ServedApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kbslurm.api.pages.live.STAFF_S", 0.05)
     with browsing(api, "hana", "staff") as hana:
-        assert 'data-live="/live/-/staff"' in hana.get("/staff").text
+        assert re.search(r'data-live="/live/-/staff\?seen=\d+"', hana.get("/staff").text)
         events = stream(hana, "/live/-/staff")
         assert next(events) == ":"
         api.store.events.audit("host", "waved", "nobody", now=api.now)
@@ -594,6 +617,16 @@ def test_a_stale_staff_page_says_what_is_so_and_does_nothing_twice(api: ServedAp
         assert over.status_code == 409 and f"Submission {ended} has ended already" in over.text
         text = hana.get("/staff").text
         assert "<button disabled>Resume</button>" in text and "<button>Pause</button>" in text
+
+
+def test_clicks_at_the_same_time_act_once(api: ServedApi) -> None:
+    with browsing(api, "hana", "staff") as hana:
+        token = csrf(hana.get("/staff").text)
+        for act in ("pause", "resume"):
+            with ThreadPoolExecutor(8) as threads:
+                sent = [threads.submit(hana.post, f"/staff/{act}", data={"csrf": token}) for _ in range(8)]
+            assert sorted(one.result().status_code for one in sent) == [303] + 7 * [409]
+        assert len(api.store.events.audit_log(limit=50)) == 2
 
 
 def test_whoever_is_banned_is_told_so_and_why_where_they_sign_in(api: ServedApi) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import random
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
@@ -25,12 +26,14 @@ from kbslurm.api.parameters import Name, Number
 from kbslurm.domain import contest
 from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import KbslurmError, NotFound
+from kbslurm.store.views import SubmissionView
 
 HEARTBEAT_S = 15.0
 PROGRESS_S = 4.0  # progress makes no event, so a submission that is being viewed is checked this often
 STAFF_S = 2.0
 RECONNECT_MS = (2000, 8000)
-Check = Callable[[], object]  # raises when the reader may no longer see this
+Seen = Annotated[str, Query(max_length=64)]
+LastEvent = Annotated[str | None, Header(max_length=64)]
 
 
 def live_streams(
@@ -44,8 +47,8 @@ def live_streams(
         request: Request,
         gpu: Annotated[str | None, Query(max_length=contest.NAME_CAP)] = None,
         start: Offset = 0,
-        seen: Annotated[str, Query(max_length=64)] = "",
-        last_event_id: Annotated[str | None, Header(max_length=64)] = None,
+        seen: Seen = "",
+        last_event_id: LastEvent = None,
     ) -> StreamingResponse:
         """The parts of a board's page that have changed since the version that the reader has seen, as they do."""
         place = Place(board=leaderboard, gpu=gpu, start=page_with(start))
@@ -55,24 +58,33 @@ def live_streams(
         return _stream(_changes(context, views, news.follow, place, secret, found, last_event_id or seen))
 
     @router.get("/live/-/s/{submission_id}")
-    async def submission(submission_id: Number, request: Request) -> StreamingResponse:
-        """A short event whenever one's own submission changed, and `over` when nothing more will."""
+    async def submission(
+        submission_id: Number, request: Request, seen: Seen = "", last_event_id: LastEvent = None
+    ) -> StreamingResponse:
+        """A short event whenever one's own submission differs from what its page shows, and `over` when nothing more
+        will come."""
 
-        def owned() -> None:
-            visitors.own(visitors.who(request), submission_id)
+        number = SubmissionId(submission_id)
 
-        await run_in_threadpool(owned)
-        return _stream(_steps(context, look_in_turn(context, request), histories, SubmissionId(submission_id), owned))
+        def looked() -> tuple[str, bool]:
+            view = visitors.own(visitors.who(request), number)
+            words = waiting.words(view, waiting.of_submission(context, histories, view))
+            return version_of(view, words), view.is_done
+
+        now, _ = await run_in_threadpool(looked)
+        shown = last_event_id or seen or now
+        return _stream(_steps(context, look_in_turn(context, request), number, looked, shown))
 
     @router.get("/live/-/staff")
-    async def staff(request: Request) -> StreamingResponse:
-        """A short event when anything happened, at most one every `STAFF_S`."""
+    async def staff(request: Request, seen: Seen = "", last_event_id: LastEvent = None) -> StreamingResponse:
+        """A short event when anything happened that the page doesn't show, at most one every `STAFF_S`."""
 
-        def checked() -> None:
+        def last() -> str:
             visitors.staff(visitors.who(request))
+            return str(context.store.events.last())
 
-        await run_in_threadpool(checked)
-        return _stream(_stirs(context, look_in_turn(context, request), checked))
+        now = await run_in_threadpool(last)
+        return _stream(_stirs(context, look_in_turn(context, request), last, last_event_id or seen or now))
 
 
 def _stream(lines: AsyncIterator[str]) -> StreamingResponse:
@@ -80,18 +92,10 @@ def _stream(lines: AsyncIterator[str]) -> StreamingResponse:
 
 
 async def _steps(
-    context: Context, look: Look, histories: waiting.Histories, number: SubmissionId, check: Check
+    context: Context, look: Look, number: SubmissionId, looked: Callable[[], tuple[str, bool]], shown: str
 ) -> AsyncIterator[str]:
-    def looked() -> tuple[object, bool]:
-        check()
-        view = context.store.submissions.get(number)
-        states = tuple((run.shown_state, run.waits_for, run.verdict and run.verdict.name) for run in view.runs)
-        words = waiting.words(view, waiting.of_submission(context, histories, view))
-        return (states, words), view.is_done or view.removed_at is not None
-
-    before: object = None
     with context.listener.follow(number) as ring:
-        yield ": here\n\n"
+        yield _beginning()
         while not context.listener.is_over:
             try:
                 now, over = await look(looked)
@@ -101,31 +105,39 @@ async def _steps(
             if over:
                 yield "event: moved\ndata: {}\n\nevent: over\ndata: {}\n\n"
                 return
-            yield "event: moved\ndata: {}\n\n" if before not in (None, now) else ":\n\n"
-            before = now
+            yield _moved(now) if now != shown else ":\n\n"
+            shown = now
             await context.listener.rest(ring, PROGRESS_S)
 
 
-async def _stirs(context: Context, look: Look, check: Check) -> AsyncIterator[str]:
+async def _stirs(context: Context, look: Look, last: Callable[[], str], shown: str) -> AsyncIterator[str]:
     with context.listener.follow() as ring:
-        yield ": here\n\n"
+        yield _beginning()
         while not context.listener.is_over:
-            heard = await _rung(context, ring)
             try:
-                await look(check)
+                now = await look(last)
             except KbslurmError:
                 return
-            yield "event: moved\ndata: {}\n\n" if heard else ":\n\n"
+            yield _moved(now) if now != shown else ":\n\n"
+            shown = now
             await asyncio.sleep(STAFF_S)
+            await context.listener.rest(ring, HEARTBEAT_S)
 
 
-async def _rung(context: Context, ring: asyncio.Event) -> bool:
-    """Whether it rang within one heartbeat."""
-    with suppress(TimeoutError):
-        await asyncio.wait_for(ring.wait(), HEARTBEAT_S)
-    heard = ring.is_set() and not context.listener.is_over
-    ring.clear()
-    return heard
+def version_of(view: SubmissionView, words: str) -> str:
+    """What the page of an open submission shows, in short: the stream of a page that shows something else begins with
+    the news."""
+    states = [(run.shown_state, run.waits_for, run.verdict and run.verdict.name) for run in view.runs]
+    return hashlib.sha256(repr((states, words)).encode("utf-8", "surrogatepass")).hexdigest()[:20]
+
+
+def _beginning() -> str:
+    # Readers whose connections end together come back one after another.
+    return f"retry: {random.randint(*RECONNECT_MS)}\n: here\n\n"
+
+
+def _moved(version: str) -> str:
+    return f"id: {version}\nevent: moved\ndata: {{}}\n\n"
 
 
 async def _changes(
@@ -139,8 +151,7 @@ async def _changes(
 ) -> AsyncIterator[str]:
     drawn = found.drawn
     with context.listener.follow(BOARDS) as ring, follow(place, ring) as channel:
-        # Readers whose connections end together come back one after another.
-        yield f"retry: {random.randint(*RECONNECT_MS)}\n: here\n\n"
+        yield _beginning()
         while not context.listener.is_over:
             if channel.found is not None and isinstance(channel.found.page, NotFound):
                 return  # the board has lost this GPU type

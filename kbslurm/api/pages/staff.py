@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -48,11 +49,12 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
         if person is None:
             return to_login(request)
         visitors.staff(person)
-        now = context.clock.now()
+        now, last = context.clock.now(), context.store.events.last()
         return visitors.page(
             request,
             "staff.html",
             person,
+            last=last,
             accepts=context.store.settings.accepts_jobs(),
             queue=context.store.overview.queue(),
             leases=[(line, line.expires_at > now, _places(line.info)) for line in context.store.leases.all()],
@@ -133,6 +135,8 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
     acts: Acts = {"pause": switch(False), "resume": switch(True), "cancel": end, "ban": ban, "unban": unban}
     asked: Questions = {"cancel": ending, "ban": banning}
 
+    one_at_a_time = threading.Lock()  # so that both clicks of a double click see what the first one did
+
     @router.post("/staff/{act}")
     async def act(act: str, request: Request) -> Response:
         """Do it as the person who is signed in, once they have confirmed it; the audit log records it."""
@@ -145,7 +149,8 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
             try:
                 if act in asked and form.get("confirmed") != "yes":
                     return visitors.page(request, "confirm.html", person, act=act, asked=asked[act](person, form))
-                acts[act](person, form)
+                with one_at_a_time:
+                    acts[act](person, form)
             except Unchanged as why:
                 return visitors.page(request, "unchanged.html", person, status=409, why=str(why))
             return RedirectResponse("/staff", status_code=303)

@@ -13,6 +13,7 @@ from kbslurm.api import popcorn_submission, providers, waiting
 from kbslurm.api.context import Context
 from kbslurm.api.lookup import may_see_board
 from kbslurm.api.pages import drawing
+from kbslurm.api.pages.live import version_of
 from kbslurm.api.pages.rendering import took
 from kbslurm.api.pages.visitors import Offset, Visitors, form_of, to_login
 from kbslurm.api.parameters import Gpu, Number
@@ -75,14 +76,15 @@ def submission_pages(
         if person is None:
             return to_login(request)
         view = visitors.own(person, submission_id)
-        queue = waiting.of_submission(context, histories, view)
+        words = waiting.words(view, waiting.of_submission(context, histories, view))
         return visitors.page(
             request,
             "submission.html",
             person,
             view=view,
             state=popcorn_submission.job_status(view),
-            words=waiting.words(view, queue),
+            words=words,
+            shown=version_of(view, words),
             runs=[_run(run, view.mode) for run in view.runs],
             artifacts=context.store.artifacts.of_submission(view.id) if view.mode == "profile" else [],
             files=files_of(view.file_name, view.source) if view.source else {},

@@ -6,7 +6,8 @@
   if (!here || !window.EventSource) return;
   const CONTROLS = "a, button, summary, input";
   const FIRST_MS = 1000, MOST_MS = 60000; // a crowd whose service was away comes back one after another
-  let stream = null, timer = null, wait = FIRST_MS, seen = "";
+  let stream = null, timer = null, wait = FIRST_MS;
+  let seen = "", newest = ""; // the version that the page shows, where it isn't the first one, and the last one told of
   let over = false, busy = false, again = false;
 
   const nameOf = (control) => control.tagName + (control.href ?? control.form?.action ?? "");
@@ -30,13 +31,16 @@
     if (!answer.ok || answer.redirected) return null;
     return new DOMParser().parseFromString(await answer.text(), "text/html");
   };
-  const look = async () => {
+  const look = async (event) => {
+    newest = event?.lastEventId || newest;
     if (busy) { again = true; return; }
     busy = true;
-    const fresh = (await fetched())?.getElementById("live");
+    const shown = newest, fresh = (await fetched())?.getElementById("live");
     if (fresh && fresh.innerHTML !== here.innerHTML) replace(here, () => here.replaceChildren(...fresh.childNodes));
     busy = false;
-    if (again) { again = false; look(); }
+    if (!fresh) refused(); else if (shown) seen = shown;
+    if (fresh && again) look();
+    again = false;
   };
   const show = (event) => {
     const part = document.getElementById(event.type);
@@ -63,15 +67,15 @@
   // A browser doesn't ask again by itself once it was refused, whether for good or because the service was away.
   const refused = () => {
     leave();
+    if (over || document.hidden) return;
     timer = setTimeout(async () => {
-      if (await fetched()) follow(); else if (!document.hidden) refused();
+      if (await fetched()) follow(); else refused();
     }, wait * (0.5 + Math.random()));
     wait = Math.min(2 * wait, MOST_MS);
   };
   const comeBack = () => {
     wait = FIRST_MS;
     leave();
-    if (!over && !document.getElementById("standings")) look();
     follow();
   };
 
