@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from kbslurm.backends.paths import AttemptPaths
@@ -76,6 +77,8 @@ token_command = "scontrol token lifespan=3600"
 """
 
 
+LASTING_S = 7200
+
 SSH = """
 [submit]
 via = "ssh"
@@ -128,12 +131,17 @@ def _way(root: Path) -> str:
             return ""
 
 
-def rest_with_token(root: Path, lifespan_s: int = 7200) -> str:
+@cache
+def _made_token(lifespan_s: int) -> str:
+    words = ["scontrol", "token", f"lifespan={lifespan_s}"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+
+def rest_with_token(root: Path, lifespan_s: int = LASTING_S) -> str:
     """slurmrestd with a token that was made beforehand: a controller that is away makes none."""
     root.mkdir(parents=True, exist_ok=True)
     file = root / "token"
-    made = subprocess.run(["scontrol", "token", f"lifespan={lifespan_s}"], capture_output=True, text=True, check=True)
-    file.write_text(made.stdout)
+    file.write_text(_made_token(lifespan_s))
     return REST.replace('token_command = "scontrol token lifespan=3600"', f'token_file = "{file}"')
 
 
