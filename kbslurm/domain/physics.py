@@ -26,6 +26,8 @@ SUSPICIOUS = 0.9
 FLAG = "FASTER_THAN_HARDWARE"
 FORMULAS = ("flops", "bytes")
 SPEED_OF_LIGHT = "speed_of_light"
+SHAPES = "shapes"  # instead of a formula for bytes: each array of a case's input is read once, its output written once
+MOVED_BYTES = "moved_bytes"  # what that comes to, as the judge has counted it: by phase and case
 TIMED = {"leaderboard": "ranked", "benchmark": "benchmark"}  # the phase whose times count, by mode
 _TOKEN = re.compile(r"\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?)|([A-Za-z_][A-Za-z0-9_]*)|(\*\*|[-+*/(),]))")
 _FUNCTIONS: dict[str, tuple[int, Callable[..., float]]] = {
@@ -172,12 +174,15 @@ def amount(formula: str, params: Params) -> float:
         raise Invalid(f"the formula {formula[:80]!r} can't be used: its result is too large") from None
 
 
-def least_s(problem: Problem, params: Params, peak: Peak) -> float | None:
-    """The shortest possible time for this case there; None if nothing is declared or known."""
+def least_s(problem: Problem, params: Params, peak: Peak, moved_bytes: float | None = None) -> float | None:
+    """The shortest possible time for this case there; None if nothing is declared or known. `moved_bytes`: those of
+    its arrays, for a problem whose bytes are counted by its shapes."""
     found = []
     for name, rate in (("flops", peak.flops_per_s), ("bytes", peak.bytes_per_s)):
         formula = problem.config.get(name)
-        if isinstance(formula, str) and rate:
+        if formula == SHAPES and rate and moved_bytes is not None:
+            found.append(moved_bytes / (rate * problem.world_size))
+        elif isinstance(formula, str) and formula != SHAPES and rate:
             found.append(amount(formula, params) / (rate * problem.world_size))
     return max(found) if found else None
 
@@ -186,13 +191,7 @@ def held_to(verdict: Verdict, report: Report, problem: Problem, peak: Peak | Non
     """The verdict after the physics check: rejected far below the minimum time, flagged with evidence below it."""
     if peak is None or verdict.name != "passed" or verdict.detail is None:
         return verdict
-    told: list[dict[str, Any]] = []
-    for result in report.benchmarks:
-        least = least_s(problem, problem.benchmarks[result.index], peak) if result.median_ns is not None else None
-        if not least or result.median_ns is None:
-            continue
-        share = least / (result.median_ns / 1e9)  # 1: as fast as the hardware allows
-        told.append({"phase": result.phase, "index": result.index, "least_s": least, "share": share})
+    told = _held(report, problem, peak)
     if not told:
         return verdict
     detail: Mapping[str, Any] = {**verdict.detail, "physics": told}
@@ -207,6 +206,44 @@ def held_to(verdict: Verdict, report: Report, problem: Problem, peak: Peak | Non
         flags = [*verdict.detail.get("flags", ()), FLAG]
         return dataclasses.replace(verdict, detail={**detail, "flags": flags})
     return dataclasses.replace(verdict, detail=dict(detail))
+
+
+def _held(report: Report, problem: Problem, peak: Peak) -> list[dict[str, Any]]:
+    told: list[dict[str, Any]] = []
+    for result in report.benchmarks:
+        if result.median_ns is None:
+            continue
+        counted = _moved(report, result.phase, result.index)
+        least = least_s(problem, problem.benchmarks[result.index], peak, counted)
+        if not least:
+            continue
+        share = least / (result.median_ns / 1e9)  # 1: as fast as the hardware allows
+        told.append({"phase": result.phase, "index": result.index, "least_s": least, "share": share})
+    return told
+
+
+def _moved(report: Report, phase: str, index: int) -> float | None:
+    by_case = (report.host.get(MOVED_BYTES) or {}).get(phase) or {}
+    found = by_case.get(str(index)) if isinstance(by_case, Mapping) else None
+    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) and found > 0 else None
+
+
+def beyond(report: Report, problem: Problem, peak: Peak) -> list[str]:
+    """Each case of the phase that scores which a trusted kernel, or the baseline, ran faster than the problem's
+    formulas allow: one sentence each. They count work that can be avoided, or the peak is too low."""
+    least = {(row["phase"], row["index"]): float(row["least_s"]) for row in _held(report, problem, peak)}
+    found = []
+    for one in report.benchmarks:
+        limit = least.get((one.phase, one.index))
+        if limit is None or one.phase != TIMED.get(report.mode):
+            continue
+        for who, took_ns in (("it", one.median_ns), ("the baseline", one.baseline_ns)):
+            if took_ns is not None and took_ns / 1e9 <= limit:
+                found.append(
+                    f"benchmark {one.index} ({one.spec}): {who} took {took_ns / 1e9:.3g} s, and the problem's flops "
+                    f"and bytes allow no less than {limit:.3g} s"
+                )
+    return found
 
 
 def speed_of_light(report: Report, told: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:

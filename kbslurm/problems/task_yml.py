@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from kbslurm.domain.physics import FORMULAS, amount
+from kbslurm.domain.physics import FORMULAS, SHAPES, amount
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.source import checked_source
 from kbslurm.errors import Invalid
@@ -194,13 +194,15 @@ def _config(task: Task) -> dict[str, Any]:
         found["baseline"] = at_place(at, lambda: checked_source(PurePosixPath(at.text()).name, text.encode())).text
     for name in FORMULAS:
         if name in task.own:
-            found[name] = _formula(task, task.own[name])
+            found[name] = _formula(task, task.own[name], name)
     return found
 
 
-def _formula(task: Task, at: Marked) -> str:
+def _formula(task: Task, at: Marked, name: str) -> str:
     """A formula for a case's work, which must have a value for every benchmark."""
     text = at.text() if isinstance(at.value, str) else str(at.number(0.0, 1e30))
+    if text == SHAPES and name == "bytes":
+        return text
     rows = list(task.table["benchmarks"].items()) if "benchmarks" in task.table else []
     if "sizes" in task.own:
         of_types = (lists.table() for lists in task.own["sizes"].table().values())

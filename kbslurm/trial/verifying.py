@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kbslurm.domain.physics import Peak, beyond
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.source import checked_source
 from kbslurm.domain.verdict import FOLDERS
@@ -26,10 +27,12 @@ class Verification:
     reason: str
     score_s: float | None
     took_s: float
+    beyond: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
-        return self.expected == self.got
+        """Whether it got its folder's verdict, and no faster than the problem's formulas allow."""
+        return self.expected == self.got and not self.beyond
 
 
 def fullest_mode(problem: Problem) -> Mode:
@@ -76,10 +79,12 @@ def verify(
     gpu: str = "cpu",
     on_start: Callable[[Path], None] | None = None,
     on_heartbeat: Heartbeat | None = None,
+    peak: Peak | None = None,
 ) -> Iterator[Verification]:
     """Judge each example submission, one after the other, and yield the results.
 
-    The problem and its folders are read first, so errors in them are raised before anything runs.
+    The problem and its folders are read first, so errors in them are raised before anything runs. `peak`: what this
+    machine can do, which the formulas of the problem's work are held to by its accepted submissions.
     """
     judged = problem or loading.load(path)
     chosen = mode or fullest_mode(judged)
@@ -109,6 +114,7 @@ def verify(
                 reason=trial.report.reason,
                 score_s=trial.report.score_s,
                 took_s=trial.took_s,
+                beyond=tuple(beyond(trial.report, judged, peak)) if peak and trial.report.verdict == "passed" else (),
             )
 
     return each()

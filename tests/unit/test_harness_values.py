@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbslurm_eval.judge.reference import Case, Prepared
 from kbslurm_eval.shared import layouts, values
 
 SCALARS = st.one_of(
@@ -141,3 +142,19 @@ def test_a_null_call_carries_arrays_only() -> None:
         None,
         {"n": None},
     )
+
+
+def test_what_a_call_has_to_move_at_least_is_its_arrays_and_its_output() -> None:
+    layout = layouts.Layout(tree=["0"], size=800)
+
+    def moved(value: object, **places: tuple[int, int]) -> int:
+        packed = values.pack(value)
+        laid = {int(at.removeprefix("at")): place for at, place in places.items()}
+        case = Case(index=0, params={})
+        return Prepared(case=case, packed=packed, layout=layout, expected=None, exact=True, places=laid).array_bytes
+
+    assert moved([array.array("d", range(1000)), 3]) == 8000 + 800
+    assert moved([array.array("d", range(1000)), 3], at0=(0, 8000)) == 800, "an array that is to be written isn't read"
+    assert moved(3) == 800
+    for value in ("x" * 100, b"x", bytearray(99)):
+        assert layouts.Layout.of((value, {"k": [value]}, array.array("d", range(10)))).least_bytes == 80

@@ -110,6 +110,38 @@ def test_a_verdict_says_how_near_it_came_to_the_limit() -> None:
     assert physics.light_in_words(None) == physics.light_in_words({}) == ""
 
 
+def test_bytes_can_be_counted_by_the_shapes_of_a_case() -> None:
+    problem = dataclasses.replace(PLAIN, config={"bytes": "shapes"}, benchmarks=({"n": 1}, {"n": 4}))
+    peak = Peak(bytes_per_s=1e11)
+    counted = {"moved_bytes": {"ranked": {"0": 1_000_000_000, "1": 4_000_000_000}, "benchmark": {"0": True, "1": -4}}}
+
+    def light(mode: Any, host: Any) -> Any:
+        given = report(mode=mode, host=host, **timed(mode, 2, launches=5, calls=6, score_s=0.08))
+        return physics.held_to(of_report(given, {}, min_isolation=0), given, problem, peak).detail
+
+    assert light("leaderboard", counted)[physics.SPEED_OF_LIGHT] == {"share": pytest.approx(0.25, rel=0.01)}
+    for host in ({}, {"moved_bytes": None}, {"moved_bytes": {"ranked": 3}}):
+        assert physics.SPEED_OF_LIGHT not in light("leaderboard", host)
+    assert physics.SPEED_OF_LIGHT not in light("benchmark", counted)
+
+
+def test_verify_says_in_which_case_a_trusted_kernel_beats_the_formulas() -> None:
+    problem = dataclasses.replace(PLAIN, config={"bytes": "1e9 * n"}, benchmarks=({"n": 1}, {"n": 4}))
+
+    def beyond(score_s: float, baseline_s: float | None, peak: Peak) -> list[str]:
+        told = timed("leaderboard", 2, launches=5, calls=6, score_s=score_s, baseline_s=baseline_s)
+        return physics.beyond(report(mode="leaderboard", **told), problem, peak)
+
+    peak = Peak(bytes_per_s=1e11)  # 10 ms and 40 ms
+    assert beyond(0.08, 0.12, peak) == []
+    (own,) = beyond(0.03, 0.12, peak)
+    assert own.startswith("benchmark 1 (") and "it took 0.03 s" in own and "no less than 0.04 s" in own
+    (baseline,) = beyond(0.08, 0.03, peak)
+    assert "the baseline took 0.03 s" in baseline
+    assert len(beyond(0.001, 0.001, peak)) == 4
+    assert beyond(0.001, 0.001, Peak()) == []
+
+
 def test_a_case_without_a_limit_leaves_the_share_unsaid() -> None:
     problem = dataclasses.replace(PLAIN, config={"bytes": "1e9 * n"}, benchmarks=({"n": 0}, {"n": 4}))
     given = report(**timed("leaderboard", 2, launches=5, calls=6, score_s=0.08))

@@ -40,6 +40,11 @@ class PreparedRanks(Prepared):
     parts: tuple[Prepared, ...]
     reference: RankReference
 
+    @property
+    def array_bytes(self) -> int:
+        """What all ranks have to move at least."""
+        return sum(part.array_bytes for part in self.parts)
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Answer:

@@ -78,6 +78,13 @@ class Prepared:
         nothing[:start] = self.packed[:start]
         return replace(self, packed=nothing, expected=None)
 
+    @property
+    def array_bytes(self) -> int:
+        """What a call has to move at least, if it needs all of its input: its arrays once, and its output once."""
+        start: int = struct.unpack_from("<QQ", self.packed, 0)[1]
+        given_to_write = sum(size for _, size in self.places.values())
+        return max(0, len(self.packed) - start - given_to_write) + self.layout.least_bytes
+
     @functools.cached_property
     def null_payload(self) -> destinations.Payload:
         """What a null call carries: the arrays of an input, and of large ones only where they are. What they contain

@@ -145,6 +145,8 @@ class TimedPhase:
         before = replace(reference.spent)
         prepared = reference.prepare(case, self._run.seed(name, case, "pace"), exact=True)
         self._calls.look_at_device(prepared)
+        counted = self._run.results.facts.setdefault("moved_bytes", {}).setdefault(name, {})
+        counted[str(case.index)] = prepared.array_bytes
         reference.verify(prepared)
         spent = reference.spent.since(before)
         began = time.perf_counter()

@@ -57,6 +57,11 @@ class Layout:
         tree = _laid(output, room, "output", 0)
         return Layout(tree=tree, size=end)
 
+    @property
+    def least_bytes(self) -> int:
+        """What an output has at least: text has more room here than it needs."""
+        return self.size - _room_of_texts(self.tree)
+
     def text(self) -> str:
         """For the runner."""
         return json.dumps({"tree": self.tree, "size": self.size}, separators=(",", ":"))
@@ -81,6 +86,15 @@ class Layout:
             return _read(self.tree, memoryview(bytearray(found) if type(found) is bytes else found))
         except (ValueError, OverflowError) as error:  # bytes that no value of that type has: letters beyond the last
             raise Misfit(f"the bytes aren't a valid value: {error}") from None
+
+
+def _room_of_texts(node: Any) -> int:
+    kind = node[0]
+    if kind in ("u", "b", "B"):
+        return (8 + int(node[2]) + 7) // 8 * 8
+    if kind in ("l", "t"):
+        return sum(map(_room_of_texts, node[1]))
+    return sum(_room_of_texts(inner) for _, inner in node[1]) if kind == "d" else 0
 
 
 def layout_from(text: str) -> Layout:
