@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -255,3 +256,17 @@ REFUSED = """==PROF== Connected to process 7
 )
 def test_why_there_is_no_profile(log: str, words: str) -> None:
     assert words in profile_digest.trouble_in(log, "ncu")
+
+
+def test_numbers_beyond_all_measure_can_t_cost_the_report() -> None:
+    """A sum that isn't finite can't be sealed: the run would be repeated, as if the node had failed."""
+    rows = [{"name": f"n{n}", "calls": 10**18, "self_us": 1.7e308} for n in range(9)]
+    told = [
+        digest("torch", operators__json=json.dumps(rows).encode()),
+        digest("cprofile", functions__json=b'[{"function": "f", "calls": 1e300, "own_s": 1e308}]'),
+        digest("ncu", raw__csv=HEAD + b'"0","k","gpu__time_duration.sum","second","9e307"\n' * 9),
+        digest("rocprof", kernel_stats__csv=b'"Name","Calls","TotalDurationNs"\n"k",9e300,9e307\n"l",1,9e307\n'),
+    ]
+    for one in told:
+        json.dumps(dataclasses.asdict(one), allow_nan=False)
+        assert one.total_ns < 1e300 and one.calls < 10**30

@@ -27,6 +27,8 @@ def profile(run: RunState, launches: Launches, artifacts: Path | None) -> None:
     if (around := run.runners.profiler) is not None:
         tools.append(around)
     run.heartbeat.enter("profile", len(chosen) * len(tools))
+    if not chosen:
+        files.say(f"there is no benchmark {run.manifest.profile_benchmark} for this GPU type, so nothing was profiled")
     try:
         for case in chosen:
             for tool in tools:

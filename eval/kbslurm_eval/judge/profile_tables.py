@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from typing import Any
 
 ROWS_MOST = 200_000
 CELL_MOST = 16_384
+NUMBER_MOST = 1e20  # nothing that is measured comes near it, and no sum or product of such overflows
 _THOUSANDS = re.compile(r"-?\d{1,3}(?:,\d{3})+\Z", re.ASCII)
 _COMMA_DECIMAL = re.compile(r"-?(?:\d{1,3}(?:\.\d{3})+|\d+),\d+\Z", re.ASCII)
 _NUMBER = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?\Z", re.ASCII)
@@ -184,7 +184,7 @@ def number(text: str, *, comma_decimal: bool = False) -> float | None:
     if not _NUMBER.match(plain):
         return None
     found = float(plain)
-    return found if math.isfinite(found) else None
+    return found if abs(found) <= NUMBER_MOST else None
 
 
 def writes_decimal_commas(texts: Iterable[str]) -> bool:
@@ -202,10 +202,7 @@ def writes_decimal_commas(texts: Iterable[str]) -> bool:
 def _plain(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    try:
-        return float(value) if math.isfinite(value) and value >= 0 else None
-    except OverflowError:
-        return None
+    return float(value) if 0 <= value <= NUMBER_MOST else None
 
 
 def _by_columns(head: Mapping[str, int], rows: Iterable[Sequence[str]]) -> list[Launch]:
