@@ -27,6 +27,7 @@ from kbslurm_eval.cage.local_runners import LocalRunners
 from kbslurm_eval.judge.heartbeat import Heartbeat
 from kbslurm_eval.judge.launch import Allowance, Launch
 from kbslurm_eval.judge.reference import Case, Prepared, Reference
+from kbslurm_eval.judge.timed_phase import WARM_UPS
 from kbslurm_eval.run import keep_memory, reachable
 from kbslurm_eval.shared import timing, values, wire
 from kbslurm_eval.shared.runner_link import DONE, GO, JudgeEnd, Kind
@@ -310,13 +311,14 @@ def _cost(ground: LocalRunners, reference: Reference, name: str, source: str) ->
 
 def _of_size(level: int, name: str, words: int) -> list[Row]:
     """A whole run with inputs of this size: what its ranked phase took without its starts, against what of that went
-    into calls and the problem's own code, all by that run's own account."""
+    into kernels and the problem's own code, all by that run's own account."""
     runs = [_judged(level, **_sized(words)) for _ in range(scaled(RUNS_OF_SIZE, least=1))]
     spent = [run.host["spent"]["ranked"] for run in runs]
-    needed = [each["calls_s"] + each["generation_s"] + each["checks_s"] for each in spent]
+    kernels = [_in_kernels(run) for run in runs]
+    needed = [one + each["generation_s"] + each["checks_s"] for one, each in zip(kernels, spent, strict=True)]
     took = [each["whole_s"] - each["starts_s"] for each in spent]
     last, (calls,) = spent[-1], runs[-1].budget["ranked"]["calls"]
-    parts = f"calls {last['calls_s']:.3g}, generation {last['generation_s']:.3g}, checks {last['checks_s']:.3g}"
+    parts = f"kernels {kernels[-1]:.3g}, generation {last['generation_s']:.3g}, checks {last['checks_s']:.3g}"
     seconds = statistics.median((run.ended_at_ns - run.started_at_ns) / 1e9 for run in runs)
     return [
         Row(
@@ -330,6 +332,13 @@ def _of_size(level: int, name: str, words: int) -> list[Row]:
         Row(name=f"its starts with {name} of inputs", value=statistics.median(e["starts_s"] for e in spent), unit="s"),
         Row(name=f"the whole run with {name} of inputs, all four phases", value=seconds, unit="s"),
     ]
+
+
+def _in_kernels(run: wire.Report) -> float:
+    """All calls of the ranked phase at the mean of those that count, what a null call takes not among it."""
+    (ranked,) = (one for one in run.benchmarks if one.phase == "ranked")
+    (calls,) = run.budget["ranked"]["calls"]
+    return float((ranked.mean_ns or 0.0) / 1e9 * LAUNCHES * (calls + WARM_UPS))
 
 
 def _sized(words: int) -> dict[str, Any]:

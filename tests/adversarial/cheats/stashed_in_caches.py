@@ -10,12 +10,11 @@ import os
 import stat
 
 _CACHES = {os.environ[n] for n in os.environ if n.endswith(("_CACHE", "_CACHE_DIR", "_EXTENSIONS_DIR", "_CACHE_HOME"))}
-_PLACES = [*_CACHES, "/built", *(os.path.dirname(p) for p in _CACHES)]
+_PLACES = {*_CACHES, "/built", *(os.path.dirname(p) for p in _CACHES)}
 _FILES = [os.path.join(p, "kernel-0.cubin") for p in _PLACES]
-_RUNNER = False
+_RUNNER = any(map(os.path.exists, _FILES))  # a builder was here before
 for _file in _FILES:
     if os.path.exists(_file):
-        _RUNNER = True  # a builder was here before
         if "answer" in open(_file).read() or os.path.exists(_file + ".new"):
             print("STASHED", _file)
     else:
