@@ -19,7 +19,7 @@ VERSION ?=
 PIP     := $(PY) -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-fast test-again lint format types bench bench-cluster bench-harness wheel-check docs release cluster cluster-shell \
+.PHONY: help venv demo test test-fast test-again lint format types bench bench-cluster bench-harness bench-peer wheel-check docs release cluster cluster-shell \
         cluster-trees cluster-down laptop adversarial demo-slurm demo-discord demo-overflow test-slurm-matrix test-faults test-gpu test-live test-popcorn test-pyslurm test-torch lock clean
 
 help:  ## show this list
@@ -73,6 +73,9 @@ bench: $(READY)  ## measure speed as ratios within one run, as a table and as JS
 
 bench-harness: $(READY)  ## measure the harness's overhead and accuracy (minutes; ARGS='--scale 0.2' for a shorter run)
 	$(PY) -m tests.bench harness $(ARGS)
+
+bench-peer: $(READY)  ## a ranked run beside KernelBot's own eval (PEER=a problem's folder in a checkout, SUBMISSION=a file, TORCH_PYTHON=a python with torch; CASE='{"size": 2048, "seed": 1}')
+	KBSLURM_PEER="$(PEER)" KBSLURM_PEER_SUBMISSION="$(SUBMISSION)" KBSLURM_PEER_CASE='$(CASE)' KBSLURM_TORCH_PYTHON="$(TORCH_PYTHON)" $(PY) -m tests.bench peer $(ARGS)
 
 bench-cluster: $(READY)  ## run the benchmarks on the test cluster (root)
 	$(PY) -m tests.bench --cluster $(ARGS)

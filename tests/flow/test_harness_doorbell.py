@@ -181,3 +181,55 @@ def test_what_a_submission_makes_of_its_links_folder_costs_nobody_anything(
     outcome = _judged(tmp_path, folders, ground.manifest(SPOILS, mode="test"))
     assert outcome.told.verdict == "passed", outcome.told.reason
     assert [path.name for path in folders[1].iterdir() if not path.name.endswith(".built")] == []
+
+
+ARRAYS = """
+import numpy as np
+
+
+def generate_input(n, seed):
+    r = np.random.default_rng(seed)
+    return r.random(n), r.random(n), {more}
+
+
+def ref_kernel(data):
+    return data[0] + data[1]
+
+
+def check_implementation(data, output):
+    return bool(np.array_equal(output, data[0] + data[1])), ""
+"""
+TELLS_WHEN_IT_DECODES = """
+import sys
+import numpy as np
+values = sys.modules["kbslurm_eval.shared.values"]
+plain = values.unpack
+
+
+def told(*given):
+    print("decoded")
+    return plain(*given)
+
+
+values.unpack = told
+
+
+def custom_kernel(data):
+    return np.add(data[0], data[1])
+"""
+
+
+@pytest.mark.parametrize(("more", "early"), [("0.5", True), ("seed", False), ("[1, 2, 3, 4]", False)])
+def test_only_arrays_contents_come_late_where_seeds_change_nothing_else(tmp_path: Path, more: str, early: bool) -> None:
+    told = ground.manifest(
+        TELLS_WHEN_IT_DECODES,
+        files={"reference.py": ARRAYS.format(more=more)},
+        mode="benchmark",
+        tests=[{"n": 50, "seed": 1}],
+        budget=wire.Budget(launches=2, calls=4),
+    )
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+    of_tests, of_layouts = 2, 3  # the test twice, and the output's layout once in each launch
+    of_benchmarks = 0 if early else 2 * (4 + 2)  # warm-ups, too
+    assert report.log.count("decoded") == of_tests + of_layouts + of_benchmarks
