@@ -228,7 +228,8 @@ def test_a_refusal_a_ban_and_a_provider_that_is_not_there(
     stage.sign_on(browser, "github")
     person = stage.who(browser)
     assert person is not None
-    kept = {"Cookie": f"{SESSION}={stage.context.store.tokens.issue(person.id)}"}
+    session = f"{SESSION}={stage.context.store.tokens.issue(person.id)}"
+    kept = {"Cookie": session, "Sec-Fetch-Site": "same-origin"}
     assert stage.browser().get("/auth/login/oidc?link=true", headers=kept).status_code == 303
     stage.context.store.people.ban(person.id)
     assert stage.sign_on(stage.browser(), "github").status_code == 403

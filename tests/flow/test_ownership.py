@@ -14,7 +14,7 @@ from kbslurm.api.sessions import SESSION
 from kbslurm.domain.run import SubmissionId
 from tests.flow.stage import HandClock
 from tests.flow.test_audit import calls
-from tests.flow.test_roles import WHO, names_of, routes_of
+from tests.flow.test_roles import NAMES, WHO, names_of, routes_of
 from tests.fuzz.requests import GOOD
 from tests.fuzz.world import ADAS, BOT, World
 from tests.popcorn.served_api import ServedApi, served
@@ -27,6 +27,8 @@ OWN = """
     GET /user/submissions/{submission_id}/whole
     GET /user/submissions/{submission_id}/artifacts
     GET /user/submissions/{submission_id}/artifacts/{gpu}/{name}
+    GET /jobs/{job_id}
+    GET /jobs/{job_id}/artifacts/{gpu}/{index}
     GET /s/{submission_id}
     GET /s/{submission_id}/artifacts/{gpu}/{name}
     GET /live/-/s/{submission_id}
@@ -46,6 +48,7 @@ AND_STAFFS = """
     GET /live/{leaderboard}
     POST /user/submissions/{submission_id}/cancel
     POST /user/submissions
+    POST /profile
     POST /submission/{leaderboard}/{gpu}/{mode}
 """
 TABLES = (
@@ -68,19 +71,25 @@ class Existing:
         self.known = self.world.tend()
         self.sent = {name: told for name, told in calls(api, folder).items() if not name.startswith("GET")}
         with psycopg.connect(api.store.url) as connection:
+            connection.execute(
+                "INSERT INTO artifact (attempt_id, name, data, at)"
+                " SELECT attempt_id, 'benchmark-0.' || name, data, at FROM artifact"
+            )
             claimed = connection.execute("SELECT code FROM invite WHERE person_id = %s", (self.world.people["ada"],))
             (code,) = claimed.fetchone() or ("",)
         (run,) = api.store.submissions.get(SubmissionId(self.world.numbers["private"])).runs
+        profile = str(self.world.numbers["profiled"])
         self.names = {
-            "leaderboard": "vault", "gpu": "H100", "mode": "test", "user_id": "ada", "run_id": str(run.id),
-            "submission_id": str(self.world.numbers["profiled"]), "provider": "github", "act": "ban",
-            "name": "functions.json", "language": "Python", "problem": "transpose", "code": code, "category": "test",
+            **NAMES, "leaderboard": "vault", "user_id": "ada", "run_id": str(run.id), "submission_id": profile,
+            "job_id": profile, "act": "ban", "name": "functions.json", "language": "Python", "problem": "transpose",
+            "code": code,
         }  # fmt: skip
         upload = {"files": {"file": ("k.py", GOOD)}}
         self.bodies: dict[str, dict[str, Any]] = {
             "POST /user/join": {"json": {"code": code}},
             "POST /user/submissions": {**upload, "params": {"leaderboard": "vault", "gpu": "H100", "mode": "test"}},
             "POST /submission/{leaderboard}/{gpu}/{mode}": upload,
+            "POST /profile": {**upload, "data": {"leaderboard": "vault"}},
             "POST /{leaderboard}/{gpu}/{mode}": upload,
             "POST /staff/{act}": {"data": {"person": "ada", "confirmed": "yes"}},
         }
