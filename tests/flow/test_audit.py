@@ -46,6 +46,7 @@ UNAUDITED = {
     "POST /user/join": OWN,
     "POST /user/submissions": OWN,
     "POST /submission/{leaderboard}/{gpu}/{mode}": OWN,
+    "POST /profile": OWN,
     "POST /{leaderboard}/{gpu}/{mode}": OWN,
     "POST /user/submissions/{submission_id}/cancel": "audited when it isn't one's own, in test_hosts_http",
     "DELETE /user/submissions/{submission_id}": OWN,
@@ -65,7 +66,10 @@ UNAUDITED_COMMANDS = {
     "final": "as an order, an application and a discard, in test_finals", "problem sync": "as its call",
     "rejudge": "as its call", "shadow order": "in the contract of the store",
     **dict.fromkeys(("up", "tick", "api", "demo", "bot run", "db upgrade", "db downgrade"), "runs or prepares it"),
-    **dict.fromkeys(("image build", "image pull", "site init", "github install", "modal deploy"), "files and accounts"),
+    **dict.fromkeys(
+        ("image build", "image pull", "site init", "github install", "modal deploy", "problem import"),
+        "files and accounts",
+    ),
     **dict.fromkeys(
         ("audit", "board list", "board show", "bot check", "config show", "config schema", "db check", "diff", "doctor",
          "github check", "history", "image list", "image verify", "intake show", "invite list", "limit show",

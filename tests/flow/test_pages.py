@@ -120,7 +120,7 @@ def test_anybody_reads_boards_standings_and_problems(api: ServedApi) -> None:
         front = anybody.get("/")
         assert front.status_code == 200 and 'href="/board/transpose/H100"' in front.text
         board = anybody.get("/board/TRANSPOSE/h100").text
-        places = re.findall(r'<td class="number">(\d+)(?: <span class="quiet">\((.+?)\)</span>)?</td>', board)
+        places = re.findall(r'<td class="number"[^>]*>(\d+)(?: <span class="quiet">\((.+?)\)</span>)?</td>', board)
         assert places == [("1", "1–2"), ("2", "1–2"), ("3", "")]
         assert re.search(r"500\.0 ms \+[\d.]+ −[\d.]+", board) and "<caption>" in board and 'scope="col"' in board
         assert board.count("<circle") == 1, "only the first was ever a record"
