@@ -190,8 +190,8 @@ def _orphans_counted(trial: Trial) -> Iterator[None]:
         yield
     finally:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 0)
-        # what is dead already was killed with the harness's last breath and only waits for its parent; on a busy machine
-        # it may have to wait for a core until it can die of the signal that it has
+        # what is dead already was killed with the harness's last breath and only waits for its parent; on a busy
+        # machine it may have to wait for a core until it can die of the signal that it has
         for pid in set(_children()) - before:
             state = _state(pid)
             if state not in "ZX" and not _is_dying(pid):
