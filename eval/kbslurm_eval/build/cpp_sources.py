@@ -322,15 +322,27 @@ def reference_unit(adapter: Mapping[str, Any]) -> str:
 
 
 _REFERENCE_FRONT = r"""
+#if defined(__HIPCC__) && !defined(__CUDACC__)
+#include <hip/hip_runtime.h>
+#endif
 extern "C" { typedef struct kb_param { double real; long long whole; const char *text; } kb_param; }
 template <class T> T kb_given(int n, const kb_param *p) {
   if constexpr (std::is_floating_point<T>::value) return (T)p[n].real;
   else if constexpr (std::is_convertible<const char *, T>::value && !std::is_arithmetic<T>::value) return T(p[n].text);
   else return (T)p[n].whole;
 }
-// A call of CUDA's that failed leaves the answer as it was: whatever then equals it would count as right.
+// A call of CUDA's or HIP's that failed leaves the answer as it was: whatever then equals it would count as right.
 inline void kb_device_worked() {
-#if defined(__CUDACC__)
+#if defined(__HIPCC__) && !defined(__CUDACC__)
+  hipError_t failed = hipGetLastError();
+  if (failed == hipSuccess) {
+    failed = hipDeviceSynchronize();
+    if (failed == hipErrorNoDevice || failed == hipErrorInsufficientDriver) failed = hipSuccess;  // nothing used it
+  }
+  if (failed == hipErrorNoDevice || failed == hipErrorInsufficientDriver)
+    throw std::runtime_error("it needs a GPU, and there is none here");
+  if (failed != hipSuccess) throw std::runtime_error(std::string("HIP: ") + hipGetErrorString(failed));
+#elif defined(__CUDACC__)
   cudaError_t failed = cudaGetLastError();
   if (failed == cudaSuccess) {
     failed = cudaDeviceSynchronize();
