@@ -29,6 +29,9 @@ def print_problem(found: Mapping[str, Any]) -> None:
         f"limits: test {limits['test_s']:g} s, benchmark {limits['benchmark_s']:g} s, "
         f"ranked {limits['ranked_s']:g} s, {limits['memory_bytes'] >> 20} MiB"
     )
+    for gpu, lists in found.get("sizes", {}).items():
+        said = ", ".join(f"{cases if isinstance(cases, int) else len(cases)} {name}" for name, cases in lists.items())
+        console.print(f"on {escape(gpu)}: {said}")
     if found["templates"]:
         console.print(f"templates: {', '.join(sorted(found['templates']))}")
     if found.get("inputs"):
