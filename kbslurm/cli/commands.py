@@ -213,7 +213,7 @@ COMMANDS: Mapping[str, Command | Group] = {
     ),
     "profile": Command(
         "competitor.profile:profile",
-        "Show what limits a profiled kernel, the profile's summary and its files, or download them.",
+        "Show what limits a profiled kernel, or download its files.",
     ),
     "rejudge": Command("host.rejudge:rejudge", "Judge a board's runs again."),
     "shadow": Group(

@@ -27,7 +27,7 @@ def profile(
     as_: As = None,
     as_json: Json = False,
 ) -> int:
-    """Show what limits a profiled kernel, the profile's summary and its files, or download them.
+    """Show what limits a profiled kernel, or download its files.
 
     The submission wrote the files, so be careful how you open them. With --json the digests are for programs: sentences
     on what limits the kernel and what to try, and the kernels with their times, shares and metrics.
