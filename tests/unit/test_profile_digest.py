@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -270,3 +271,19 @@ def test_numbers_beyond_all_measure_can_t_cost_the_report() -> None:
     for one in told:
         json.dumps(dataclasses.asdict(one), allow_nan=False)
         assert one.total_ns < 1e300 and one.calls < 10**30
+
+
+def test_hostile_columns_make_neither_a_large_digest_nor_a_long_wait() -> None:
+    """A report over its limit is no report: the run would be repeated."""
+    long = "smsp__average_warps_issue_stalled_" + "x" * 60_000 + "_per_issue_active.ratio"
+    wide = [f"smsp__average_warps_issue_stalled_{n}_per_issue_active.ratio" for n in range(20_000)]
+    for columns in ([long], wide):
+        head = ",".join(["Kernel Name", *columns])
+        rows = "".join(f"k{n},{','.join('5' for _ in columns[:100])}\n" for n in range(3_000))
+        began = time.process_time()
+        told = digest("ncu", raw__csv=f"{head}\n{rows}".encode())
+        assert time.process_time() - began < 20
+        assert len(json.dumps(dataclasses.asdict(told))) < 60_000
+        assert not wire._is_too_long(told)
+    named = wire.ProfiledKernel(name="k", calls=1, total_ns=1.0, share=1.0, metrics={"x" * 60_000: 1.0})
+    assert wire._is_too_long(dataclasses.replace(told, kernels=[named]))

@@ -92,7 +92,7 @@ def _argv(compiler: str, told: dict[str, Any], work: str, library: str) -> list[
     argv = [compiler, "-shared", *([] if any("-std=" in f for f in flags) else ["-std=c++17"])]
     argv += [] if any(f.startswith("-O") for f in flags) else ["-O3"]
     if nvidia:
-        argv += ["-Xcompiler", "-fPIC,-fdiagnostics-color=never", *_target(told["gpu"], flags), *flags]
+        argv += ["-Xcompiler", "-fPIC,-fdiagnostics-color=never", *_target(told["gpu"], flags), *_lines(flags), *flags]
     elif amd:
         argv += ["-fPIC", "-fno-color-diagnostics", *_host(flags)]
     else:
@@ -106,6 +106,12 @@ def _argv(compiler: str, told: dict[str, Any], work: str, library: str) -> list[
         argv += ["-I", folder]
     argv += ["-x", "cu" if nvidia else "hip" if amd else "c++", "kb_unit.cu", *told["sources"]]
     return [*argv, "-o", library]
+
+
+def _lines(flags: list[str]) -> list[str]:
+    """Line numbers for profiles, in every mode: they change no instruction, and what is timed is what is profiled."""
+    own = ("-lineinfo", "--generate-line-info", "-G", "--device-debug")
+    return [] if any(flag in own for flag in flags) else ["-lineinfo"]
 
 
 def _target(gpu: str, flags: list[str]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,12 +18,15 @@ from typing import Any
 
 ROWS_MOST = 200_000
 CELL_MOST = 16_384
+COLUMNS_MOST = 200
 NUMBER_MOST = 1e20  # nothing that is measured comes near it, and no sum or product of such overflows
 _THOUSANDS = re.compile(r"-?\d{1,3}(?:,\d{3})+\Z", re.ASCII)
 _COMMA_DECIMAL = re.compile(r"-?(?:\d{1,3}(?:\.\d{3})+|\d+),\d+\Z", re.ASCII)
 _NUMBER = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?\Z", re.ASCII)
 _GAPS = re.compile("[ \u00a0\u202f\u2009'\u2019]")
-_STALLED = re.compile(r"smsp__average_warps_issue_stalled_(\w+?)(?<!_not_issued)_per_issue_active(?:\.ratio)?\Z")
+_STALLED = re.compile(
+    r"smsp__average_warps_issue_stalled_([a-z0-9_]{1,40}?)(?<!_not_issued)_per_issue_active(?:\.ratio)?\Z"
+)
 
 _TO_NS = {
     **dict.fromkeys(("nsecond", "ns", "nanosecond", "nsec"), 1.0),
@@ -213,7 +217,8 @@ def _by_columns(head: Mapping[str, int], rows: Iterable[Sequence[str]]) -> list[
             kept.append(row)
         elif not kept and not units:
             units = row  # the line below the head
-    wanted = {name: at for name, at in head.items() if name.lower() in METRICS or _STALLED.match(name)}
+    known = ((name, at) for name, at in head.items() if name.lower() in METRICS or _STALLED.match(name))
+    wanted = dict(itertools.islice(known, COLUMNS_MOST))
     commas = writes_decimal_commas(row[at] for row in kept[:50] for at in wanted.values() if at < len(row))
     found = []
     for row in kept:

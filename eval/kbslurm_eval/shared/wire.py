@@ -26,6 +26,7 @@ REPORT_CAP = 8_000_000
 LOG_CAP = 65_536
 ARTIFACTS_CAP, ARTIFACT_CAP, ARTIFACTS_TOTAL, PROFILE_TEXT_CAP = 24, 8 << 20, 16 << 20, 6_000
 DIGESTS_CAP, KERNELS_CAP, METRICS_CAP, SENTENCES_CAP, SENTENCE_CAP, NAME_CAP = 12, 20, 24, 8, 400, 200
+METRIC_NAME_CAP = 64
 RIVALS_MOST = 10  # submissions that may meet in one final
 # how many durations one report may contain; the budget is reduced to it before anything is measured
 SAMPLES_CAP = 200_000
@@ -469,4 +470,5 @@ def _is_too_long(digest: ProfileDigest) -> bool:
         or any(len(text) > SENTENCE_CAP for text in sentences)
         or len(digest.kernels) > KERNELS_CAP
         or any(len(one.name) > NAME_CAP or len(one.metrics) > METRICS_CAP for one in digest.kernels)
+        or any(len(name) > METRIC_NAME_CAP for one in digest.kernels for name in one.metrics)
     )
