@@ -44,6 +44,8 @@ from tests.contract.backend_suite import (
 
 NEWEST = os.environ.get("KBSLURM_TEST_REST_API", "v0.0.42")  # of the API, as this Slurm's slurmrestd speaks it
 
+OLDER = f"v0.0.{int(NEWEST.rpartition('.')[2]) - 1}"
+
 
 def rest_site(root: Path, **options: object) -> Site:
     return site_at(root, runtime="none", more=REST, **options)
@@ -207,6 +209,8 @@ def test_a_controller_that_hangs_or_is_away_leaves_it_open(case: SlurmCase) -> N
     assert executions(case, job) == 1
 
 
+# httpcore leaves a unix socket that it couldn't connect to the garbage collector
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_each_refusal_has_its_sentence_and_nothing_was_sent(case: SlurmCase, tmp_path: Path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     subprocess.run(
@@ -250,12 +254,12 @@ def test_each_refusal_has_its_sentence_and_nothing_was_sent(case: SlurmCase, tmp
             assert elsewhere.find(job.name).seen is Seen.UNKNOWN
             assert said in elsewhere.lapse()
         assert case.backend().find(job.name).seen is Seen.ABSENT
-        trusted = with_submit(case.site, url=secure, ca_file=str(certificate), api="v0.0.41")
+        trusted = with_submit(case.site, url=secure, ca_file=str(certificate), api=OLDER)
         backend = dataclasses.replace(case, site=trusted).backend()
         attempt = attempt_of(case, job, backend.submit(job))
         assert wait_seen(case, backend, attempt, Seen.ENDED).ending is Ending.REPORTED
         assert isinstance(backend.commands, RestCommands)
-        assert backend.commands.connection.version == "v0.0.41"
+        assert backend.commands.connection.version == OLDER
 
 
 def test_a_limit_on_jobs_and_a_wrong_request_are_refused_as_by_sbatch(case: SlurmCase) -> None:

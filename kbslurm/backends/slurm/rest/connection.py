@@ -17,7 +17,7 @@ from kbslurm.backends.slurm.rest.token import NoToken, TokenSource
 from kbslurm.domain.site import Submission
 
 Query = Mapping[str, str | list[str]]  # a list is repeated: slurmrestd splits nothing at commas, whatever it documents
-# Newest first. 24.05 has v0.0.41, 24.11 v0.0.42, 25.05 v0.0.43, 25.11 v0.0.44, 26.05 v0.0.45; each also its elders.
+# Newest first. 24.05 has v0.0.41, 24.11 v0.0.42, 25.05 v0.0.43, 25.11 v0.0.44, 26.05 v0.0.45; each also some elders.
 VERSIONS = ("v0.0.45", "v0.0.44", "v0.0.43", "v0.0.42", "v0.0.41")
 CONNECT_S = 10.0
 ANSWER_CAP = 256_000_000
