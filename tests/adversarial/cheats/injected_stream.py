@@ -3,8 +3,9 @@
 # group: timing
 # catalogue: T3 T4
 # tries: queue the work on a stream of its own, which the last wait isn't for (a stand-in: a queue with a worker thread)
-# verdict: wrong violation
-# why several: whether the worker is stopped before its first write, or while it writes
+# verdict: wrong violation passed
+# why several: whether the worker is stopped before its first write, or while it writes, or, on a busy machine, the judge
+# sees the answer after the worker has written it, and counts that time
 # problem: arrays
 # race: yes
 import queue
