@@ -16,6 +16,8 @@ from kbslurm.problems.importing.source import Files, Found, part, task_yml, text
 NEEDED = ("Model", "get_inputs", "get_init_inputs")
 BATCHES = ("batch_size", "batch", "B")
 SMALL_BATCH = 2
+EXTENTS = ("depth", "height", "width", "length", "D", "H", "W", "L")
+SMALL_EXTENT = 64
 SHRINK, LEAST = 16, 32
 TEMPLATE = """from model import Model
 
@@ -98,14 +100,18 @@ def _description(tree: ast.Module, origin: str) -> str:
 
 
 def small_sizes(tree: ast.Module) -> dict[str, int]:
-    """Values of the file's constants with which it runs on a CPU: a small batch; without one, smaller sizes of
-    whatever only the inputs depend on. Empty if no constant can be changed safely."""
+    """Values of the file's constants with which it runs on a CPU: a small batch, and small extents where only the
+    inputs depend on them; without a batch, smaller sizes of whatever only the inputs depend on. Empty if no constant
+    can be changed safely."""
     constants = _constants(tree)
     of_inputs = _names_used(tree, "get_inputs", constants) - _names_used(tree, "get_init_inputs", constants)
     for name in BATCHES:
         if name in of_inputs:
             # a number that stands there twice may be the same size twice
-            return {} if _written(tree, constants[name]) > 1 else {name: min(constants[name], SMALL_BATCH)}
+            if _written(tree, constants[name]) > 1:
+                return {}
+            long = {one: SMALL_EXTENT for one in EXTENTS if one in of_inputs and constants[one] > SMALL_EXTENT}
+            return {name: min(constants[name], SMALL_BATCH), **long}
     return {
         name: max(LEAST, constants[name] // SHRINK) for name in sorted(of_inputs) if constants[name] >= LEAST * SHRINK
     }
