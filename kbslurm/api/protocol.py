@@ -122,6 +122,7 @@ class WatchedProtocol(H11Protocol):
         with suppress(h11.LocalProtocolError):
             body = json.dumps({"detail": "this isn't a valid HTTP request"}).encode()
             headers = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
+            headers |= {"x-content-type-options": "nosniff", "cache-control": "no-store"}
             answer = h11.Response(status_code=400, headers=[*headers.items()], reason=HTTPStatus(400).phrase)
             for event in (answer, h11.Data(data=body), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")

@@ -93,6 +93,7 @@ def test_what_isnt_http_is_refused_as_everything_else_is(api: ServedApi) -> None
                 line.sendall(sent)
                 head, _, body = b"".join(iter(lambda line=line: line.recv(65_536), b"")).partition(b"\r\n\r\n")  # type: ignore[misc]
             assert head.startswith(b"HTTP/1.1 400") and b"content-type: application/json" in head.lower()
+            assert b"x-content-type-options: nosniff" in head.lower() and b"cache-control: no-store" in head.lower()
             assert json.loads(body) == {"detail": "this isn't a valid HTTP request"}
         said = told.getvalue()
         upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Key": "x"}
