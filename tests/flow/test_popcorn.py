@@ -322,6 +322,19 @@ def test_an_unknown_or_revoked_token_is_401(api: ServedApi) -> None:
     assert client.call("GET", "/user/submissions").status == 401
 
 
+def test_the_inputs_of_a_board_from_a_directory_are_tried_as_well(api: ServedApi, tmp_path: Path) -> None:
+    faulty = tmp_path / "faulty.py"
+    faulty.write_text(
+        'TESTS = [{"n": 3, "seed": 1}]\ndef generate_input(n, seed):\n    return [lambda: n]\n'
+        "def ref_kernel(data):\n    return 1\ndef check_implementation(data, output):\n    return True, ''\n"
+    )
+    host = api.host()
+    with pytest.raises(ClientDied, match=r"data\[0\] is a function, which can't be sent") as died:
+        host.host("POST", "/admin/leaderboards", {"directory": str(faulty)})
+    assert died.value.status == 400
+    assert "faulty" not in [row["name"] for row in host.leaderboards()]
+
+
 def test_hosts_calls(api: ServedApi, ranked: tuple[Popcorn, int], tmp_path: Path) -> None:
     host = api.host()
     # pause

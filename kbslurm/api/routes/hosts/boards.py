@@ -40,20 +40,17 @@ def add_boards(router: APIRouter, context: Context, histories: waiting.Histories
     @router.post("/leaderboards", responses=answers(BoardNamed, *HOSTS_FAILURES, 403))
     def create(wanted: NewBoard, sender: Sender) -> Ascii:
         """Create a board from a problem's directory on the server, named after the directory."""
-        by = identity.host(context, sender)
+        host = hosting(context, sender)
         identity.check_reaches_files(context, sender)
         place = FilePath(wanted.directory)
         problem = loading.load(place, name=contest.board_name(place.resolve().name.removesuffix(".py")))
-        board = context.store.boards.add(
+        made = host.new_board(
             problem.name,
-            problem,
+            sent=Uploaded(problem),
             gpus=problem.gpus or tuple(context.slots),
             visibility=wanted.visibility or "public",
-            min_isolation=context.config.policy.ranked_min_isolation,
-            by=by,
-            now=context.clock.now(),
         )
-        return Ascii({"status": "ok", "leaderboard": board.name})
+        return Ascii({"status": "ok", "leaderboard": made["leaderboard"]})
 
     @router.post("/leaderboards/of-problem", responses=answers(BoardMade, *HOSTS_FAILURES))
     def of_problem(wanted: BoardOfProblem, sender: Sender) -> Ascii:
