@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -31,6 +32,7 @@ SPECIAL = {
     "packing": "KBSLURM_TEST_TORCH_IMAGE",
     "faults": "KBSLURM_TEST_PACE",
 }
+HALF = pytest.StashKey[str]()
 OURS_TO_KEEP = ("KBSLURM_TEST_", "KBSLURM_CLUSTER_DIR", *SPECIAL.values())
 OF_THE_USERS_OWN = (
     "DATABASE_URL",
@@ -132,6 +134,7 @@ def pytest_configure(config: pytest.Config) -> None:
         ours = name.startswith("KBSLURM_") and not name.startswith(OURS_TO_KEEP)
         if ours or name in OF_THE_USERS_OWN or name.startswith(("SLURM_", "SBATCH_", "PG")):
             del os.environ[name]
+    config.stash[HALF] = os.environ.pop("KBSLURM_TEST_HALF", "")  # not for a pytest that a test starts
     os.environ["KBSLURM_TEST_PG_FAST"] = "1"
     os.environ["COLUMNS"] = "100"
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as a shell without a terminal starts what ends with "&"
@@ -140,12 +143,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """GPUs, real accounts and other Slurm versions are not services of `make test`: their own targets collect them."""
+    """GPUs, real accounts and other Slurm versions are not services of `make test`: their own targets collect them. Of
+    what is left, KBSLURM_TEST_HALF=0 or 1 takes every second test, by its name."""
     kept: list[pytest.Item] = []
     left: list[pytest.Item] = []
+    half = config.stash[HALF]
     for item in items:
         special = [variable for marker, variable in SPECIAL.items() if item.get_closest_marker(marker)]
-        (kept if all(os.environ.get(variable) for variable in special) else left).append(item)
+        wanted = all(os.environ.get(variable) for variable in special)
+        if half:
+            wanted = wanted and zlib.crc32(item.nodeid.encode()) % 2 == int(half)
+        (kept if wanted else left).append(item)
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept

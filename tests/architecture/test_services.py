@@ -128,6 +128,26 @@ def test_ci_installs_whatever_a_service_needs() -> None:
     assert wanted <= set(listed[1].split()), "PACKAGES in .ci/run lacks some"
 
 
+def test_two_machines_can_share_the_tests() -> None:
+    def taken(half: str) -> set[str]:
+        argv = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "--collect-only",
+            "-q",
+            "tests/unit/test_turns.py",
+        ]
+        env = {**os.environ, "KBSLURM_TEST_HALF": half}
+        done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+        return {line for line in done.stdout.splitlines() if line.startswith("tests/")}
+
+    whole, one, other = taken(""), taken("0"), taken("1")
+    assert one and other and one | other == whole and not one & other
+
+
 def _typed(command: str) -> str:
     return command if os.geteuid() == 0 else f"sudo {command}"
 
