@@ -215,6 +215,7 @@ def test_no_answer_holds_a_secret(api: ServedApi, database_url: str) -> None:
     hosts.admin = ADMIN
     told = {"leaderboard": "transpose", "gpu": "H100", "submission_id": str(number), "user_id": "1"}
     told |= {"provider": "github", "name": "trace.json", "run_id": str(number), "problem": "transpose"}
+    told |= {"job_id": str(number), "index": "0"}
     seen = 0
     for path, row in spec["paths"].items():
         if "get" not in row:

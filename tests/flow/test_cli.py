@@ -379,7 +379,7 @@ BAD_INPUT: tuple[tuple[list[str], int, str], ...] = (
     (["submit", "nul.py", "-l", "transpose"], 2, "NUL"),
     (["submit", "kernel.txt", "-l", "transpose"], 2, "must end in"),
     (["submit", "missing.py", "-l", "transpose"], 2, "no file"),
-    (["submit", "."], 2, "isn't a file"),
+    (["submit", "."], 2, "the files have 1,0"),
     (["submit", "other_board.py", "-l", "transpose"], 2, "elsewhere"),
     (["submit", "bare.py"], 2, "leaderboard"),
     (["submit", str(GOOD), "-l", "nope"], 2, "transpose"),
