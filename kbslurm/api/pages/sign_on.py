@@ -51,15 +51,16 @@ def sign_on_pages(router: APIRouter, context: Context, visitors: Visitors) -> No
         """End this browser's session."""
         form = await form_of(request)
 
-        def ended() -> None:
+        def ended() -> bool:
             sessions.check_same_site(request)
-            if visitors.who(request) is not None:  # otherwise it has ended already: by a second click, say
-                visitors.sender(request, form)
-                context.store.tokens.revoke_secret(request.cookies[sessions.SESSION], now=context.clock.now())
+            if visitors.who(request) is None:  # it has ended already: by a second click, say
+                return False
+            visitors.sender(request, form)
+            return context.store.tokens.revoke_secret(request.cookies[sessions.SESSION], now=context.clock.now())
 
-        await run_in_threadpool(ended)
         answer = RedirectResponse("/", status_code=303)
-        answer.delete_cookie(sessions.SESSION)
+        if await run_in_threadpool(ended):
+            answer.delete_cookie(sessions.SESSION)
         return answer
 
 
