@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import socket
@@ -144,7 +145,7 @@ def test_every_route_has_a_cap_and_keeps_it(api: ServedApi) -> None:
 
 def uses_body(route: APIRoute) -> bool:
     reads = {"form_of", "read", "taken"} & set(route.endpoint.__code__.co_names + route.endpoint.__code__.co_freevars)
-    return route.body_field is not None or bool(reads)
+    return route.body_field is not None or (bool(reads) and inspect.iscoroutinefunction(route.endpoint))
 
 
 # -------------------------------------------------------------------------------------------------- idle connections

@@ -58,7 +58,7 @@ def test_launches_are_added_for_a_precision_and_counted_again(tmp_path: Path) ->
 
 def test_a_precision_that_is_reached_at_once_adds_nothing(tmp_path: Path) -> None:
     report, told = ranked(
-        tmp_path, budget=wire.Budget(launches=3, calls=3, target_s=60, precision=20.0, most_launches=9)
+        tmp_path, budget=wire.Budget(launches=3, calls=3, target_s=60, precision=1e6, most_launches=9)
     )
     assert report.host["precision"]["launches"] == 3
     assert report.host["precision"]["why"] == ""

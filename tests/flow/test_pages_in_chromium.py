@@ -284,7 +284,8 @@ def test_the_queues_numbers_are_live_while_a_submission_really_runs(
             "const queue = document.getElementById('queue'); window.seen = [];"
             "new MutationObserver(() => window.seen.push(queue.innerText)).observe(queue, {childList: true})"
         )
-        number = api.client("petra").submit("transpose", "A100", "test", "k.py", GOOD)
+        slow = b"import time\n\ntime.sleep(5)\n" + GOOD  # a run that is over before a page is told of it isn't shown
+        number = api.client("petra").submit("transpose", "A100", "test", "k.py", slow)
         until(lambda: any("1 running" in text for text in chromium.ask("return window.seen")), "it is shown to run")
         until(lambda: api.store.submissions.get(SubmissionId(number)).is_done, "it ends")
         until(lambda: "0 waiting, 0 running" in chromium.ask("return window.seen.at(-1)"), "it is shown to have ended")
