@@ -177,6 +177,7 @@ class TestMakefile:
         assert {"--odd-path", "--read-only-home"} <= set(laptops["debian-12"].split())
         assert "--suite sid" in laptops["debian-sid"]
         assert "make demo && make test ARGS=" in ci
+        assert "HALF=([debian-13]=0 [debian-12]=1)" in ci  # each test on one of them
 
     @needs(MAKE)
     def test_an_old_python_is_refused_in_one_sentence(self, tmp_path: Path) -> None:
