@@ -3,7 +3,8 @@
 # group: forgery
 # catalogue: R1 R8 R10
 # tries: write reports with signatures of its own where the real one is expected
-# verdict: violation
+# verdict: violation wrong
+# why several: what it writes over the link's words is seen there, or the runner's own answer has come over it
 import glob
 import hashlib
 import hmac
