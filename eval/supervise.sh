@@ -6,7 +6,7 @@
 #
 # What the job script tells it:
 #   DIR EVAL                      the attempt's folder, the harness
-#   JOB NODE                      the job's number, the node's name
+#   JOB NODE                      the job's number, with the step's if it is one of a keeper; the node's name
 #   LIMIT_S                       when the watchdog ends it all
 #   SHM_ROOT SCRATCH_ROOT         where its folders are made: in memory, and on the node's disk if it has one
 #   SCRATCH_NEEDS                 the variables of the job in that path
@@ -62,12 +62,12 @@ remove() {
 }
 
 # Every runner and the judge lead a session of their own: what they started is ended with them. Who has ended already
-# is left alone: its number may be that of another job's process by now.
+# is left alone: its number may be that of another job's process by now. (dash knows no `kill -KILL --`.)
 end_one() {
     [ -e "${1%.pid}.status" ] && return 0
     read -r end_pid <"$1" || return 0
     case $end_pid in '' | *[!0-9]* | 0 | 1) return 0 ;; esac
-    kill -KILL -- "-$end_pid" 2>/dev/null || kill -KILL "$end_pid" 2>/dev/null
+    kill -s KILL -- "-$end_pid" 2>/dev/null || kill -KILL "$end_pid" 2>/dev/null
 }
 
 # No container holds them together, only what they inherited: whoever bears this attempt's name is ended.
@@ -301,7 +301,7 @@ is_alone() {
     alone_group=
     while IFS= read -r alone_line; do
         case $alone_line in
-            */job_"$JOB"/*) alone_group=found; break ;;
+            */job_"${JOB%.*}"/*) alone_group=found; break ;;
         esac
     done </proc/self/cgroup
     [ -n "$alone_group" ] || return 1
@@ -354,7 +354,7 @@ start_judge() {
         note "$SHM/judge.pid" "$pid"
         wait "$pid"
         ended=$?
-        kill -KILL -- "-$pid" 2>/dev/null
+        kill -s KILL -- "-$pid" 2>/dev/null
         printf 'ended %s\n' "$ended" >&3
     ) &
 }
@@ -426,7 +426,7 @@ start_runner() {
         [ "$CAN" = yes ] || [ -z "$SCRATCH" ] || watch_scratch "$N" 3<&- &
         wait "$pid"
         ended=$?
-        kill -KILL -- "-$pid" 2>/dev/null
+        kill -s KILL -- "-$pid" 2>/dev/null
         if [ "$ended" = 137 ] && kernel_had_no_memory; then
             note "$DIR/claim/no_memory" 1
             put "$SHM/ask/run.$N.memory" 1

@@ -12,7 +12,7 @@
 # levels: 2 1                the isolation levels at which it means anything; the first is what `make test` tries
 # landlock at 1: 6           what a kernel's Landlock must be able to do for it at level 1
 # race: yes                  whether it wins depends on timing: soaked in many rounds
-# patience s: 8              how long a phase may take: it hangs until then
+# patience s: 8              how long a phase may take: it hangs until then, if its verdict is timeout
 # needs: torch               a library without which it says nothing
 """
 

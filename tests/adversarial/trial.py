@@ -1,7 +1,7 @@
 """One file of the corpus before the real harness, and everything that must hold afterwards, as a list of what doesn't.
 
-The harness is a process of its own, as the backends start it, with secrets in its environment, its manifest and its
-key. Whoever outlives it comes to this process and is counted.
+The harness is a process in a session of its own, as the backends start it, with secrets in its environment, its
+manifest and its key. Whoever outlives it comes to this process and is counted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SECRET = "NOBODY-MAY-SEE-THIS"
 PASSWORD = "postgres://kbslurm:NEITHER-THIS@localhost/kbslurm"
 MARKER, MARKED_KEY = "kb-marker", 0x6B624D4B
 PLACES = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock", str(Path.home()))
-TOTAL_S, GRACE_S = 200.0, 60.0
+TOTAL_S, GRACE_S, AMPLE_S = 200.0, 60.0, 300.0
 # What the harness says of the clock, and of nobody
 NOTED = {timing.UNRESOLVED, timing.ONE_LAUNCH}
 QUICK, BRIEF = wire.Budget(launches=1, calls=4), wire.Budget(launches=1, calls=6)
@@ -104,7 +104,9 @@ def manifest(entry: Entry, size: int, budget: wire.Budget) -> wire.Manifest:
     where a file doesn't aim at them: they are the same calls with other seeds."""
     paired = not entry.honest and "passed" in entry.verdicts
     in_full = not entry.honest and (entry.all_phases or budget.launches > 1)
-    phase_s = entry.patience_s or 60.0
+    hangs = entry.patience_s is not None and "timeout" in entry.verdicts
+    # However busy this machine is, only who hangs may reach a limit.
+    phase_s = entry.patience_s if hangs and entry.patience_s is not None else AMPLE_S
     large = bool(entry.needs)  # compiled headers of a large library alone are over 32 MiB, and a minute's work
     return wire.Manifest(
         version=wire.WIRE_VERSION,
@@ -126,15 +128,15 @@ def manifest(entry: Entry, size: int, budget: wire.Budget) -> wire.Manifest:
         ranking_by="geom",
         limits=wire.Limits(
             test_s=phase_s,
-            benchmark_s=60.0,
-            ranked_s=60.0,
-            total_s=TOTAL_S,
+            benchmark_s=60.0 if hangs else AMPLE_S,
+            ranked_s=60.0 if hangs else AMPLE_S,
+            total_s=TOTAL_S if hangs else 4 * AMPLE_S,
             memory_bytes=1 << 30,
             processes=16 if entry.patience_s else 64,
             file_bytes=32 << 20,
         )
         if not large
-        else wire.Limits(test_s=300, benchmark_s=300, ranked_s=300, total_s=3 * TOTAL_S),
+        else wire.Limits(test_s=AMPLE_S, benchmark_s=AMPLE_S, ranked_s=AMPLE_S, total_s=4 * AMPLE_S),
         budget=budget,
         config={"baseline": entry.twin} if paired else {},
     )
@@ -157,8 +159,9 @@ def _judged(told: wire.Manifest, key: bytes, level: int, trial: Trial) -> tuple[
     env = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "DATABASE_URL": PASSWORD, "KBSLURM_EVAL_LEVEL": str(level)}
     try:
         done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=told.limits.total_s + GRACE_S, env=env, check=False
-        )
+            argv, capture_output=True, text=True, timeout=told.limits.total_s + GRACE_S, env=env, check=False,
+            start_new_session=True,
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         trial.faults.append("the harness hung past its limit")
         return None, folder

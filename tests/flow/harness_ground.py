@@ -1,5 +1,9 @@
 """A small problem, and the harness run on it as the backends run it: a process of its own, two files in, a sealed
-report out."""
+report out, in a session of its own.
+
+The kernel shares processors among sessions, and a runner is one of its own: a judge that shares its session with all of
+the tests gets so little of a processor that its runners spend theirs on waiting for it.
+"""
 
 from __future__ import annotations
 
@@ -127,8 +131,9 @@ def judged(
     ]
     plain = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
     done = subprocess.run(
-        argv, capture_output=True, text=True, timeout=GENEROUS_S, env={**plain, **(env or {})}, check=False
-    )
+        argv, capture_output=True, text=True, timeout=GENEROUS_S, env={**plain, **(env or {})}, check=False,
+        start_new_session=True,
+    )  # fmt: skip
     report = out / "report.json"
     found = wire.unseal(report.read_bytes(), key) if report.exists() else None
     return Outcome(code=done.returncode, stderr=done.stderr, report=found, out=out)
@@ -150,7 +155,7 @@ def judged_for_an_ordinary_user(folder: Path, told: wire.Manifest) -> wire.Repor
         [*argv, "--out", str(run / "out"), "--work", str(run / "work")],
         env={"PATH": "/usr/bin:/bin", "KBSLURM_EVAL_LEVEL": "1"},
         user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[], cwd="/",
-        capture_output=True, text=True, timeout=GENEROUS_S, check=False,
+        capture_output=True, text=True, timeout=GENEROUS_S, check=False, start_new_session=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert list((run / "work").iterdir()) == []

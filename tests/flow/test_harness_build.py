@@ -473,3 +473,42 @@ def test_loading_has_a_limit_of_its_own(tmp_path: Path) -> None:
     assert report.verdict == "timeout"
     assert "loading it and calling it on each case for the first time, in all launches" in report.reason
     assert "within 4 s" in report.reason
+
+
+FRESH = """
+import numpy as np
+
+def generate_input(n, seed):
+    draw = np.random.default_rng(seed)
+    return draw.random((n, 3), np.float32), draw.random((3, n), np.float32).T[::-1].T if n % 2 else draw.random(n)
+
+def ref_kernel(data):
+    return data[0] * 2
+
+def check_implementation(data, output):
+    return bool((output == data[0] * 2).all()), "not twice as much"
+"""
+TWICE = """
+#include "kbslurm.h"
+KB_ENTRY int custom_kernel(const kb_array *in, int inputs, kb_array *out, int outputs) {
+  const float *x = (const float *)in[0].data;
+  float *y = (float *)out[0].data;
+  for (long long i = 0; i < in[0].size; ++i) y[i] = 2 * x[i];
+  return 0;
+}
+"""
+
+
+@needs(GXX)
+def test_a_compiled_submission_sees_each_calls_own_input(tmp_path: Path) -> None:
+    """Its arrays were found before the input was there, in one case, and after that in the other."""
+    told = _compiled(
+        TWICE,
+        files={"reference.py": FRESH},
+        mode="leaderboard",
+        tests=[{"n": 5, "seed": 1}],
+        benchmarks=[{"n": 60, "seed": 2}, {"n": 61, "seed": 2}],
+        hidden=[{"n": 7, "seed": 3}],
+    )
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason

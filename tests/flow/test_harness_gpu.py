@@ -16,6 +16,7 @@ from kbslurm_eval.device import driver
 from kbslurm_eval.shared import wire
 from tests.flow import harness_ground as ground
 from tests.flow.test_harness_device import DOUBLING
+from tests.flow.test_harness_resident import TENSORS_IN_PLACE, TENSORS_THERE
 from tests.services import GPU, TORCH, missing, needs
 
 pytestmark = pytest.mark.gpu
@@ -133,6 +134,39 @@ def test_tensors_lie_in_the_judge_s_memory(tmp_path: Path, env: dict[str, str]) 
     assert "HOST_COPIES" not in report.flags, report.host["evidence"]
     assert "TIMING_DISPUTED" not in report.flags, report.host["evidence"]
     assert report.host["device"]["transport"] == "shared memory"
+
+
+@needs(TORCH)
+@pytest.mark.parametrize(("more", "verdict"), [("1", "passed"), ("2", "wrong")])
+def test_destinations_are_over_the_output_and_tensors_stay_there(
+    tmp_path: Path, env: dict[str, str], more: str, verdict: str
+) -> None:
+    """What the stand-in shows on the host's memory, by a real driver: strides, places, the check on the device."""
+    files = {"reference.py": TENSORS_THERE}
+    report = _judged(tmp_path, env, TENSORS_IN_PLACE.replace("MORE", more), files=files, mode="benchmark")
+    assert report.verdict == verdict, report.reason
+    assert "HOST_COPIES" not in report.flags, report.host["evidence"]
+    assert "DEVICE_BUSY" not in report.flags, report.host["evidence"]
+
+
+@needs(TORCH)
+def test_the_largest_problem_is_judged_at_all(tmp_path: Path, env: dict[str, str]) -> None:
+    """16384 x 16384 numbers of 4 bytes: 1 GiB each way, within default limits."""
+    limits = ground.limits(memory_bytes=32 << 30, file_bytes=256 << 20, processes=512)
+    cases: list[dict[str, Any]] = [{"n": 16384, "seed": 3}]
+    told: dict[str, Any] = {"files": {"reference.py": TENSORS_THERE}, "tests": [], "benchmarks": cases}
+    report = _judged(tmp_path, env, TENSORS_IN_PLACE.replace("MORE", "1"), mode="benchmark", limits=limits, **told)
+    assert report.verdict == "passed", report.reason
+    assert report.host["spent"]["benchmark"]["whole_s"] > 0
+
+
+@needs(TORCH)
+def test_a_short_kernel_is_timed_beside_what_the_runner_claims(tmp_path: Path, env: dict[str, str]) -> None:
+    """Some 5 us on the device. The report has what the judge saw, raw and without its trip, and the runner's claim."""
+    report = _judged(tmp_path, env, HONEST, mode="benchmark", benchmarks=[{"n": 128, "seed": 3}])
+    assert report.verdict == "passed", report.reason
+    row = report.host["device"]["times"][0]
+    assert 0 < row["claimed_ns"] < row["raw_ns"], row
 
 
 @needs(TORCH)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kbslurm_eval.shared import wire
 from tests.flow import harness_ground as ground
 
 SUMS = """
@@ -58,6 +59,82 @@ def test_a_wrong_answer_stays_wrong(tmp_path: Path, source: str, said: str) -> N
     report = ground.judged(tmp_path, told).told
     assert report.verdict == "wrong", report.reason
     assert said in report.reason
+
+
+CLAIMED = """
+import json
+from kbslurm_eval.shared import claimed_layout, layouts
+claimed_layout.with_claim = lambda said, output: said + "\\0" + json.dumps({claim})
+write = layouts.Layout.write
+def once(self, output, buffer):
+    layouts.Layout.write = write
+    raise layouts.Misfit("something else")
+layouts.Layout.write = once
+def custom_kernel(data):
+    return data
+"""
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        '["T", "float32", [4], 0, 0, "cpu"]',  # in the tests' Python there is no torch
+        '["T", "float32", [0, 2**47, 2**47], 0, 0, "cpu"]',
+        '["t", [["n", "<f4", [0, 2**47, 2**47], 0, 0]]]',
+        '["d", [["a", ["n", "<f4", [1] * 32, 0, 0]], ["b", ["s", "|f8", 0]]]]',
+    ],
+)
+def test_no_claim_of_what_an_answer_is_fails_the_judge(tmp_path: Path, claim: str) -> None:
+    """What fails the judge is tried again, as often as three times: whoever had an unlucky run would claim it."""
+    told = ground.manifest(
+        CLAIMED.replace("{claim}", claim), files={"reference.py": SUMS}, tests=CASES, benchmarks=CASES, mode="test",
+        config={"outputs": "check"},
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "wrong", report.reason
+
+
+SECOND_THOUGHTS = """
+import array, itertools, time
+calls = 0
+def custom_kernel(data):
+    global calls
+    calls += 1
+    if calls == 6:
+        time.sleep(0.3)
+    found = array.array("f", itertools.accumulate(data))
+    return found if calls < 6 else found.tolist()
+"""
+
+
+def test_a_slow_call_counts_though_its_answer_is_of_another_kind_all_at_once(tmp_path: Path) -> None:
+    """It would otherwise be made again, and whoever had been unlucky would say so."""
+    told = ground.manifest(
+        SECOND_THOUGHTS, files={"reference.py": SUMS}, tests=CASES, benchmarks=CASES, mode="benchmark",
+        config={"outputs": "check"}, budget=wire.Budget(launches=1, calls=8),
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+    assert max(report.samples[0].own.calls_ns) > 0.3e9
+
+
+PADDED = """
+import array, itertools
+def custom_kernel(data):
+    return array.array("d", list(itertools.accumulate(data)) + [0.0] * (7 * len(data)))
+"""
+
+
+def test_what_an_answer_costs_that_is_larger_than_asked_for_is_its_authors_time(tmp_path: Path) -> None:
+    """A run over its limit would otherwise have been the problem's trouble, and would have been measured again."""
+    slow = "    __import__('time').sleep(len(output) / 6000)\n    output = output[:len(want)]\n    good ="
+    patient = SUMS.replace("    good =", slow)
+    told = ground.manifest(
+        PADDED, files={"reference.py": patient}, tests=CASES, benchmarks=CASES, mode="benchmark",
+        config={"outputs": "check"}, budget=wire.Budget(launches=1, calls=60), limits=ground.limits(total_s=12.0),
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "timeout", report.reason
 
 
 def test_a_check_alone_judges_where_there_is_no_reference(tmp_path: Path) -> None:

@@ -79,3 +79,42 @@ def test_the_time_limit_ends_it_and_the_report_says_so(tmp_path: Path) -> None:
     fact = report.host["precision"]
     assert 3 <= fact["launches"] < 50
     assert fact["why"] == "the time limits allow no more launches"
+
+
+SLOW_CHECK = """
+import time
+
+
+def generate_input(n, seed):
+    return [seed % 97] * n
+
+
+def ref_kernel(data):
+    return sorted(data)
+
+
+def check_implementation(data, output):
+    time.sleep(0.9 if len(data) == 50 else 0)
+    return output == sorted(data), ""
+"""
+
+
+def test_a_problem_too_slow_for_the_fewest_calls_has_fewer_launches_and_is_counted_again(tmp_path: Path) -> None:
+    """Of each launch three calls and two warm-ups, 4.5 s: seven launches don't fit into half of 40 s."""
+    budget = wire.Budget(launches=5, calls=10)
+    report, told = ranked(
+        tmp_path,
+        files={"reference.py": SLOW_CHECK},
+        benchmarks=[{"n": 50, "seed": 7}],
+        limits=ground.limits(total_s=40.0),
+        budget=budget,
+    )
+    assert report.budget["ranked"] == {"launches": 2, "calls": [3], "declared": 5}
+    assert report.host["fewer_launches"] == {"declared": 5, "launches": 2}
+    counted_again(report, told)
+    more = {"ranked": {**report.budget["ranked"], "declared": 4}}
+    with pytest.raises(wire.WireError, match="in 2 launches, not in 5"):
+        counted_again(dataclasses.replace(report, budget={**report.budget, **more}), told)
+    one = [s for s in report.samples if (s.phase, s.launch) != ("ranked", 1)]
+    with pytest.raises(wire.WireError):
+        counted_again(dataclasses.replace(report, samples=one), told)

@@ -15,6 +15,7 @@ from kbslurm.domain.manifest import manifest_for
 from kbslurm.domain.run import new_job_name
 from kbslurm.problems.loading import load
 from kbslurm_eval.shared import wire
+from tests import standin
 from tests.flow.harness_ground import SECRET, achieved_level, judged
 from tests.services import USER_NAMESPACES, missing
 
@@ -111,6 +112,84 @@ def test_cases_of_different_worlds_are_refused(tmp_path: Path) -> None:
     report = judged(tmp_path, allreduce("", tests=[{"world_size": 2, "size": 1}, {"world_size": 3, "size": 1}])).told
     assert report.verdict == "infrastructure"
     assert "differ in world_size" in report.reason
+
+
+# What a rank finds told before: the seventh of its link's words, where the first of these frames keeps it.
+ASKS_AHEAD = """
+import sys
+
+calls = 0
+
+
+def custom_kernel(data):
+    global calls
+    calls += 1
+    frame = sys._getframe()
+    while frame is not None and "ahead" not in frame.f_locals:
+        frame = frame.f_back
+    if frame is None or frame.f_locals["ahead"] is None:
+        raise RuntimeError(f"call {calls}: its arrays were made while the clock ran")
+    return honest(data)
+"""
+ARRAYS = {
+    "reference.py": """
+import numpy as np
+
+
+def generate_input(rank, world_size, n, seed):
+    return np.random.default_rng(seed + rank).random(n), rank
+
+
+def ref_kernel(data):
+    return data[0] * 2
+
+
+def check_implementation(data, output):
+    return bool((data[0] * 2 == output).all()), "not twice"
+"""
+}
+
+
+def doubled(source: str, **changed: Any) -> wire.Manifest:
+    cases: list[Any] = [{"world_size": 2, "n": 100, "seed": 1}]
+    told: dict[str, Any] = {"files": ARRAYS, "tests": [], "benchmarks": cases, "hidden": [], "mode": "benchmark"}
+    return allreduce(source, **{**told, "budget": wire.Budget(launches=1, calls=4), **changed})
+
+
+TWICE = "def custom_kernel(data):\n    return data[0] * 2\n"
+
+
+def test_ranks_arrays_are_made_before_the_clock(tmp_path: Path) -> None:
+    report = judged(tmp_path, doubled(TWICE.replace("custom_kernel", "honest") + ASKS_AHEAD)).told
+    assert report.verdict == "passed", report.reason
+
+
+@pytest.mark.parametrize("cold", [True, False])
+def test_every_ranks_device_is_flushed_and_its_clocks_are_read(tmp_path: Path, cold: bool) -> None:
+    env = standin.device(tmp_path / "toolkit", devices=2, l2=1 << 20, log=1)
+    standin.clocks(tmp_path / "toolkit", second=1200)
+    told = doubled(TWICE, gpu="H100", config={"cold": cold})
+    report = judged(tmp_path, told, env=env).told
+    assert report.verdict == "passed", report.reason
+    host = report.host
+    assert host["caches"]["flushed_bytes"] == (2 << 20 if cold else 0), host["caches"]
+    assert host["device"]["devices"] == ["0000:01:00.0", "0000:02:00.0"]
+    assert host["device"]["clocks"]["sm_mhz"] == [1200] * 3, "the slowest one's"
+    log = tmp_path / "toolkit" / "device.log"
+    acts = [line for line in log.read_text().splitlines() if "fill" in line] if log.exists() else []
+    calls = report.host["calls_checked"] // 2
+    assert len(acts) >= 2 * calls if cold else not acts
+    assert acts == [f"fill {2 << 20}", f"fill@1 {2 << 20}"] * (len(acts) // 2)
+
+
+def test_a_throttled_second_device_has_the_calls_timed_again(tmp_path: Path) -> None:
+    """Readings: one each when the devices are found, then two devices at both ends of each batch."""
+    env = standin.device(tmp_path / "toolkit", devices=2)
+    standin.clocks(tmp_path / "toolkit", throttled_from=6, throttled_to=6)
+    report = judged(tmp_path, doubled(TWICE, gpu="H100", budget=wire.Budget(launches=1, calls=20)), env=env).told
+    assert report.verdict == "passed", report.reason
+    assert report.host["device"]["clocks"]["discarded_calls"] == 8
+    assert [len(one.own.calls_ns) for one in report.samples] == [20]
 
 
 GLOO = {

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import types
 from pathlib import Path
+
+import pytest
 
 from kbslurm.domain.manifest import manifest_for
 from kbslurm.problems import loading
@@ -196,3 +200,13 @@ def test_a_report_tells_how_near_to_wrong_an_answer_was_and_where_its_spread_is(
     assert report.host["tolerance"]["times"] == 8, "ten times as far off is too far"
     (spread,) = report.host["spread"]["benchmark"]
     assert spread["within"] >= 0 and spread["between"] >= 0
+
+
+def test_the_judge_parses_no_submission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A megabyte of the right text took it a minute and a half, before each launch and on nobody's account, so that a
+    run over its limit was tried again."""
+    source = 'f"' + "{1}" * 100 + '"  # torch\nimport torch\n'
+    starter = launch.Launch.__new__(launch.Launch)
+    starter._built, starter.runner = None, types.SimpleNamespace(work=None)
+    monkeypatch.setattr(ast, "parse", lambda *_: pytest.fail("it was parsed"))
+    assert starter._handed(ground.manifest(source))["source"] == source

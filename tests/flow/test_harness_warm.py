@@ -372,3 +372,90 @@ def test_who_climbs_past_the_looks_is_stopped(monkeypatch: pytest.MonkeyPatch) -
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             tree.close()
+
+
+BUSY = """
+import os, subprocess, sys, threading, time
+def turn():
+    while True:
+        pass
+def born():
+    print(subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]).pid, flush=True)
+    time.sleep(600)
+for _ in range(2):
+    threading.Thread(target=turn, daemon=True).start()
+if sys.argv[1] == "child":
+    threading.Thread(target=born, daemon=True).start()
+else:
+    print(os.getpid(), flush=True)
+turn()
+"""
+
+
+@contextlib.contextmanager
+def busy(kind: str) -> Iterator[tuple[int, int]]:
+    """A process with threads that turn, and its child if that was asked for, which another thread than the first
+    started; otherwise itself."""
+    with subprocess.Popen([sys.executable, "-S", "-c", BUSY, kind], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        other = int(process.stdout.readline())
+        try:
+            yield process.pid, other
+        finally:
+            for pid in {other, process.pid}:
+                os.kill(pid, signal.SIGKILL)
+
+
+def states(pid: int) -> set[str]:
+    found = (path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat"))
+    return {text.rpartition(")")[2].split()[0] for text in found}
+
+
+def test_one_process_is_stopped_with_all_of_its_threads_and_few_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    with busy("alone") as (pid, _):
+        tree = process_tree.ProcessTree([pid], pid)
+        with monkeypatch.context() as patch:
+            patch.setattr(process_tree, "STOPS_WITHIN_NS", 60 * 10**9)  # however busy this machine is
+            patch.setattr(tree, "_look", lambda: pytest.fail("it was looked for as if it could be many"))
+            for _ in range(20):
+                tree.freeze(None)
+                assert states(pid) == {"T"}
+                assert tree.known() == [pid]
+                tree.thaw()
+                until(lambda: "R" in states(pid), "it doesn't go on")
+        tree.close()
+
+
+def test_one_that_has_a_child_is_not_taken_for_one_process() -> None:
+    with busy("child") as (pid, child):
+        tree = process_tree.ProcessTree([pid], pid)
+        for _ in range(20):
+            tree.freeze(None)
+            assert states(pid) == states(child) == {"T"}
+            tree.thaw()
+            until(lambda: "R" in states(child), "its child doesn't go on")
+        tree.close()
+
+
+def test_one_beside_an_orphan_is_not_taken_for_one_process() -> None:
+    with busy("alone") as (pid, _), busy("alone") as (orphan, _):
+        tree = process_tree.ProcessTree([pid], pid, orphans=lambda: [orphan])
+        tree.freeze(None)
+        assert states(pid) == states(orphan) == {"T"}
+        tree.close()
+
+
+def test_one_beside_the_keepers_orphan_is_not_taken_for_one_process() -> None:
+    with busy("alone") as (pid, _), busy("child") as (keeper, orphan):
+        tree = process_tree.ProcessTree([pid, keeper], pid)
+        tree.freeze(keeper)
+        assert states(pid) == states(orphan) == {"T"}
+        assert "R" in states(keeper)
+        tree.close()
+
+
+def test_one_that_has_ended_is_no_stopped_one() -> None:
+    with subprocess.Popen([sys.executable, "-S", "-c", "pass"]) as process:
+        until(lambda: processes.state_of(process.pid) == "Z", "it doesn't end")
+        assert not process_tree._has_stopped(process.pid)
+        process_tree.ProcessTree([process.pid], process.pid).freeze(None)  # nothing of it runs

@@ -13,6 +13,7 @@ from kbslurm_eval.device import driver, nvml
 from tests.services import GXX, need
 
 SOURCE = Path(__file__).with_name("driver.cpp")
+EVAL = Path(__file__).resolve().parents[2] / "eval"
 LIBRARIES = {"cuda": "libcuda.so.1", "hip": "libamdhip64.so"}
 OTHERWISE = ("retain", "release_context", "gather")  # what HIP has in another form, or not at all
 
@@ -41,6 +42,15 @@ def built_clocks() -> Path:
     argv = ["g++", "-std=c++17", "-O0", "-shared", "-fPIC", str(SOURCE.with_name("clocks.cpp")), "-o", str(library)]
     subprocess.run(argv, check=True, timeout=240)
     return library
+
+
+def with_torch_device(folder: Path) -> Path:
+    """The harness with a torch that has a device (`torch_device.py`), in its judge and in its runners."""
+    shutil.copytree(EVAL, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(SOURCE.with_name("torch_device.py"), folder)
+    main = folder / "__main__.py"
+    main.write_text(main.read_text().replace("from ", "import torch_device\n\ntorch_device.play()\n\nfrom ", 1))
+    return folder
 
 
 def clocks(folder: Path, **settings: int) -> None:

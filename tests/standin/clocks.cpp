@@ -32,8 +32,9 @@ R nvmlInit_v2() {
 }
 R nvmlShutdown() { return 0; }
 R nvmlDeviceGetHandleByPciBusId_v2(const char *pci, void **device) {
-  *device = (void *)&conf;
-  return std::string(pci) == "0000:01:00.0" ? 0 : 6;
+  const std::string at = pci;
+  *device = (void *)(at == "0000:02:00.0" ? 2l : 1l);
+  return at == "0000:01:00.0" || at == "0000:02:00.0" ? 0 : 6;
 }
 R nvmlDeviceGetCurrentClocksThrottleReasons(void *, unsigned long long *reasons) {
   ++readings;
@@ -41,8 +42,9 @@ R nvmlDeviceGetCurrentClocksThrottleReasons(void *, unsigned long long *reasons)
   *reasons = (unsigned long long)(set("reasons", 2) | (throttled ? set("throttled", 0x20) : 0));
   return (int)set("error", 0);
 }
-R nvmlDeviceGetClockInfo(void *, int kind, unsigned *mhz) {
-  *mhz = (unsigned)(kind == 2 ? set("memory", 1593) : set("sm", 1410));
+R nvmlDeviceGetClockInfo(void *device, int kind, unsigned *mhz) {
+  const bool second = device == (void *)2l;
+  *mhz = (unsigned)(kind == 2 ? set("memory", 1593) : set(second ? "second" : "sm", 1410));
   if (kind == 1 && readings >= set("changed_from", 1 << 30)) *mhz = (unsigned)set("changed_to", 0);
   return 0;
 }

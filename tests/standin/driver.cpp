@@ -5,7 +5,7 @@
 //
 // Beside this library lies `device.conf`: lines `name value` (mode, export, import, version, devices, memory,
 // copies_wait, sync_ns, l2, log). With `log` the process that lends memory writes its commands into `device.log` there.
-// Built with STANDIN_HIP, and with each name replaced by HIP's, it is HIP's library. `standin_write` and `standin_busy` are what a kernel launch would be.
+// Built with STANDIN_HIP, and with each name replaced by HIP's, it is HIP's library. `standin_write`, `standin_busy` and `standin_mine` are what a kernel launch would be.
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -54,6 +54,7 @@ struct Piece {
 
 // never destroyed: the device's thread works until the process is gone
 std::recursive_mutex &guard = *new std::recursive_mutex;
+std::atomic<uint64_t> mine_until{0};
 std::map<uint64_t, Piece *> &pieces = *new std::map<uint64_t, Piece *>;  // by handle
 std::map<uint64_t, std::pair<size_t, Piece *>> &mapped = *new std::map<uint64_t, std::pair<size_t, Piece *>>;  // by address
 std::map<uint64_t, size_t> &allocated = *new std::map<uint64_t, size_t>;
@@ -82,16 +83,20 @@ long long set(const char *name, long long otherwise) {
   auto it = conf.find(name);
   return it == conf.end() ? otherwise : it->second;
 }
-void moves(const char *what, size_t n) {  // through the cache, by the process that lends memory
+thread_local int here = 0;  // the device whose context is this thread's
+void tells(const char *what, size_t n) {  // a runner can't write there
+  if (!set("log", 0)) return;
+  const std::string path = conf_path(), at = here ? "@" + std::to_string(here) : "";
+  if (FILE *file = fopen((path.substr(0, path.rfind('/')) + "/device.log").c_str(), "a")) {
+    fprintf(file, "%s%s %zu\n", what, at.c_str(), n);
+    fclose(file);
+  }
+}
+void moves(const char *what, size_t n) {  // through the cache
+  tells(what, n);
   if (!exporting) return;
   std::lock_guard<std::recursive_mutex> lock(guard);
   for (auto &p : pieces) p.second->tail->moved += n;
-  if (!set("log", 0)) return;
-  const std::string path = conf_path();
-  if (FILE *file = fopen((path.substr(0, path.rfind('/')) + "/device.log").c_str(), "a")) {
-    fprintf(file, "%s %zu\n", what, n);
-    fclose(file);
-  }
 }
 uint64_t busy_until() {
   uint64_t latest = 0;
@@ -203,8 +208,8 @@ R cuDeviceGetAttribute(int *v, int which, int) {
   *v = which == 20 ? (int)set("mode", 0) : which == 103 ? (int)set("export", 1) : which == 38 ? (int)set("l2", 1 << 20) : 0;
   return 0;
 }
-R cuDevicePrimaryCtxRetain(void **c, int) {
-  *c = (void *)&conf;
+R cuDevicePrimaryCtxRetain(void **c, int d) {
+  *c = (void *)(intptr_t)(d + 1);
   if (set("mode", 0) == 3 && held < 0) {
     held = open(conf_path().c_str(), O_RDONLY | O_CLOEXEC);
     if (held < 0 || flock(held, LOCK_EX | LOCK_NB)) {
@@ -223,7 +228,10 @@ R cuDevicePrimaryCtxRelease_v2(int) {
   }
   return 0;
 }
-R cuCtxSetCurrent(void *) { return 0; }
+R cuCtxSetCurrent(void *c) {
+  here = (int)(intptr_t)c - 1;
+  return 0;
+}
 R cuCtxResetPersistingL2Cache() {
   moves("unpersist", 0);
   return 0;
@@ -237,6 +245,7 @@ R cuCtxGetLimit(size_t *value, int which) {
   return which == 6 ? 0 : 1;
 }
 R cuCtxSynchronize() {
+  if (const uint64_t t = now(), until = mine_until; until > t) pause_ns(until - t);
   if (exporting) return 0;
   pause_ns(set("sync_ns", 0));
   for (;;) {
@@ -362,6 +371,7 @@ R cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t n, void *) {
 }
 R cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t n, void *) {
   take_turn(true);
+  tells("to_host", n);
   memcpy(to, (void *)from, n);
   return 0;
 }
@@ -460,6 +470,10 @@ uint64_t standin_stamp() {  // what has gone through the cache until now
 }
 R standin_cold(uint64_t stamp) {  // whether what was in the cache then has been pushed out since
   return standin_stamp() - stamp >= (uint64_t)set("l2", 1 << 20);
+}
+R standin_mine(uint64_t ns) {  // a kernel of this process that nobody else waits for
+  mine_until = now() + ns;
+  return 0;
 }
 R standin_busy(uint64_t ns) {
   std::lock_guard<std::recursive_mutex> lock(guard);

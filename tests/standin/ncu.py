@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 YES_NO = ("yes", "no", "on", "off", "true", "false", "1", "0")
@@ -24,6 +25,7 @@ OPTIONS: dict[str, tuple[str, ...] | None] = {
     "--clock-control": ("base", "none", "reset"), "--cache-control": ("all", "none"), "--import": None,
     "--page": ("details", "raw", "source", "session"), "--print-details": ("header", "body", "all"),
     "--print-source": ("sass", "ptx", "cuda", "cuda,sass"), "--print-units": ("auto", "base"),
+    "--source-folders": None, "--help": (),
     "--force-overwrite": (), "--csv": (), "--nvtx": (), "--quiet": (), "--metrics": None, "--kernel-name": None,
 }  # fmt: skip
 SETS = ("basic", "detailed", "full", "nvlink", "pmsampling", "roofline")
@@ -45,6 +47,9 @@ def main(argv: list[str]) -> int:
         if (allowed and value not in allowed) or not value or (count and not value.isdigit()):
             return refused(f"the argument ('{value}') for option '{name}' is invalid. Use --help for further details.")
         asked[name] = value
+    if "--help" in asked:
+        print("\n".join(f"  {name}" for name in OPTIONS if name != "--source-folders" or "old" not in state))
+        return 0
     if asked.get("--set", "full") not in SETS:
         return refused(f"Failed to find set {asked['--set']}")
     if "--import" in asked:
@@ -66,6 +71,11 @@ def imported(asked: dict[str, str], argv: list[str]) -> int:
     first = int(asked.get("--launch-skip", "0"))
     chosen = launches[first : first + int(asked.get("--launch-count", "1000"))]
     if page == "source":
+        if (sources := json.loads(report.read_text().removeprefix("NVR\n")).get("sources")) and "cuda" in asked.get(
+            "--print-source", ""
+        ):
+            print(shown(sources))
+            return 0
         lines = [f'"{n}","{asked.get("--print-source", "sass")}","LDG.E R0, [R2.64]","{one}"' for n, one in chosen]
         print("\n".join(['"#","View","Source","Kernel"', *lines]))
     elif csv:
@@ -73,6 +83,18 @@ def imported(asked: dict[str, str], argv: list[str]) -> int:
     else:
         print("\n".join(f"  {one}\n    Section: GPU Speed Of Light Throughput" for _, one in chosen))
     return 0
+
+
+def shown(sources: dict[str, str]) -> str:
+    """The source view: a block for each file, the author's lines with machine code between them."""
+    found = ['"Kernel Name","gemm_kernel"']
+    for path, text in sources.items():
+        found += [f'"File Path","{path}"', '"Line No","Address","Source","Warp Stall Sampling (All Samples)"']
+        for number, line in enumerate(text.splitlines(), 1):
+            plain = line.replace('"', '""')
+            samples = 90 if "return" in line else 0
+            found += [f'"{number}","","{plain}","{samples}"', f'"","0x{16 * number:x}","IMAD R0, R1, R2","{samples}"']
+    return "\n".join(found)
 
 
 def profiled(asked: dict[str, str], argv: list[str], state: set[str]) -> int:
@@ -98,7 +120,15 @@ def profiled(asked: dict[str, str], argv: list[str], state: set[str]) -> int:
         seen = False
     if seen:
         kernels = ["gemm_kernel", "copy_kernel", "gemm_kernel"][: int(asked.get("--launch-count", "1000"))]
-        told = {"launches": list(enumerate(kernels)), "set": asked.get("--set"), "source": asked.get("--import-source")}
+        told: dict[str, Any] = {
+            "launches": list(enumerate(kernels)),
+            "set": asked.get("--set"),
+            "source": asked.get("--import-source"),
+        }
+        folder = Path(asked["--source-folders"]) if "--source-folders" in asked else None
+        # it looks for the files that the line table names, in all folders below
+        named = sorted(folder.rglob("*.c*")) if folder else []
+        told["sources"] = {str(path): path.read_text() for path in named if path.suffix in (".cu", ".cpp")}
         size = next((int(word.removeprefix("size ")) for word in state if word.startswith("size ")), 0)
         report.write_text("NVR\n" + json.dumps(told) + " " * size)
         said.append(f"==PROF== Report: {report}")

@@ -33,6 +33,16 @@ class _Device:
     def place(self, node: Any) -> Any:
         raise AssertionError("nobody asked for a place")
 
+    def apart(self, node: Any, value: Any) -> Any:
+        return value
+
+    def read(self, node: Any) -> Any:
+        found = memoryview(self.out)[call_parts.offset(node) :][: call_parts.laid_size(node)]
+        return layouts.read_one(call_parts.at_zero(node), found)
+
+    def raised(self, node: Any, found: memoryview) -> Any:
+        raise AssertionError("nothing of this layout came through the host")
+
     def take(self, node: Any, value: Any, out: memoryview | None, where: str) -> None:
         layouts.Layout(tree=node, size=0).write(value, memoryview(self.out) if out is None else out)
 
@@ -94,7 +104,7 @@ def test_an_output_in_two_parts_is_the_same_output(device: Any, seed: int) -> No
     host = bytearray(place.layout.size)
     told = layouts.layout_from(place.layout.text())
     told.write(output, memoryview(host))
-    assert layout.read(place.joined(bytes(host), bytes(side.out), layout.size)) == output
+    assert place.layout.read(bytes(host), side) == output
 
 
 def test_an_output_that_is_all_the_device_s_needs_nothing_of_the_link() -> None:
@@ -103,12 +113,21 @@ def test_an_output_that_is_all_the_device_s_needs_nothing_of_the_link() -> None:
     assert place.layout.size == 0
 
 
-def test_too_few_bytes_are_no_output() -> None:
-    layout = layouts.Layout.of(array.array("d", [1.0, 2.0]))
-    place = call_parts.split_layout(layout, ARRAYS)
+@pytest.mark.parametrize("packed", [(1, np.arange(4.0), [np.zeros(2), np.ones((2, 2))]), {"y": np.arange(3)}])
+def test_destinations_on_a_device_are_over_the_output(packed: Any) -> None:
+    """Numbered as in the input; what is in them comes from where it was staged."""
+    whole = values.pack(packed)
+    found = call_parts.split_input(whole, ARRAYS)
+    place = call_parts.split_layout(layouts.Layout.of(packed), ARRAYS)
+    assert found is not None
     assert place is not None
-    with pytest.raises(layouts.Misfit):
-        layout.read(place.joined(b"", bytes(8), layout.size))
+    last = len(found.blocks) - 1
+    at, size, there = place.pieces[last]
+    told, laid = call_parts.with_destinations(found, {last: (at, size)}, place.pieces)
+    assert laid == [(found.blocks[last][0], there, size)]
+    marks = json.dumps(values.tree(told.payload))
+    assert (marks.count('"P"'), marks.count('"G"')) == (1, last)
+    assert call_parts.with_destinations(found, {}, place.pieces) == (found, [])
 
 
 def test_compiled_code_gets_arrays_in_c_order(device: Any) -> None:

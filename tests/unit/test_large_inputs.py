@@ -148,7 +148,7 @@ def test_sameness_is_of_every_byte() -> None:
 
 def test_an_input_is_the_checks_own_only_where_nobody_needs_it_any_more(fresh: Reference) -> None:
     prepared = fresh.prepare(CASE, 3)
-    right = fresh.answer(prepared.packed)
+    right = fresh.answer(prepared)
     for _ in range(2):
         assert fresh.check(prepared, right) == (True, "")  # the check clears what it was given
     bad = right.copy()
@@ -162,7 +162,7 @@ def test_an_array_that_a_check_kept_is_not_written_over(fresh: Reference) -> Non
     seen = sys.modules["reference"].__dict__["SEEN"]
     for seed in range(3, 9):
         prepared = fresh.prepare(CASE, seed)
-        right = fresh.answer(prepared.packed)
+        right = fresh.answer(prepared)
         fresh.check(prepared, right, last=True)
         seen[-1][:] = seed
         del prepared, right

@@ -15,6 +15,7 @@ from typing import Any
 from kbslurm_eval.shared.runner_link import Status
 
 OUTPUT_CAP = 65_536
+KEPT_SOURCES = "sources"  # beside the library, of a submission that is profiled
 FIRST_ERRORS = 3
 # Compute capabilities by the names that GPU types have; the longest name that fits counts.
 _CAPABILITY = {
@@ -37,6 +38,9 @@ def compiled(told: dict[str, Any], cache: str) -> tuple[int, str]:
     os.makedirs(work, exist_ok=True)
     for name, text in {**told["files"], "kbslurm.h": told["header"], "kb_unit.cu": told["unit"]}.items():
         _written(os.path.join(work, name), text)
+    if told.get("keep_sources"):
+        for name, text in told["files"].items():
+            _written(os.path.join(cache, KEPT_SOURCES, name), text)
     text = "\n".join(told["files"].values())
     compiler = _compiler(_DEVICE_CODE.search(text) is not None)
     if compiler is None:

@@ -17,13 +17,15 @@ def recipe(manifest: Manifest) -> dict[str, Any]:
     files = {name: manifest.files[name] for name in manifest.runner_files if name in manifest.files}
     source, own = bundle.parts(manifest.source)
     call = str(manifest.config.get("call", "custom_kernel"))
-    unit = cpp_sources.call_unit(manifest.entry, build.adapter, call)
+    place = bundle.place_of(manifest.entry, own)
+    unit = cpp_sources.call_unit(place, build.adapter, call)
     return {
         **_common(manifest),
-        "files": {**own, **files, manifest.entry: source},
+        "files": {**own, **files, place: source},
         "unit": unit,
-        "entry": manifest.entry,
+        "entry": place,
         "sources": [name for name in build.sources if name in files],
+        "keep_sources": manifest.mode == "profile",  # for the source view
     }
 
 

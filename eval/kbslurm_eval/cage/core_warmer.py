@@ -15,9 +15,12 @@ import mmap
 import os
 import subprocess
 import sys
+import time
 
 from kbslurm_eval.cage import judge_children
 from kbslurm_eval.shared.program import eval_folder
+
+ASKED_AGAIN_S = 0.01  # it turns for twice as long (`warming_process.TURN_S`)
 
 _sched_getcpu = getattr(ctypes.CDLL(None), "sched_getcpu", None)
 
@@ -30,11 +33,11 @@ class CoreWarmer:
         self._failed = not hasattr(os, "eventfd")
         self._at: int | None = None
         self._word, self._bell = memoryview(bytearray(8)).cast("Q"), -1
-        self._asked = 0
+        self._asked, self._asked_at = 0, 0.0
 
     def turn(self, core: int | None) -> None:
         """From now on this core is kept awake, until `rest`."""
-        if core is None or self._failed:
+        if core is None or self._failed or (core == self._at and self._turns_on()):
             return
         try:
             if self._process is None:
@@ -47,8 +50,13 @@ class CoreWarmer:
             self._asked += 2
             self._word[0] = self._asked | 1
             os.eventfd_write(self._bell, 1)
+            self._asked_at = time.monotonic()
         except OSError:
             self.close()
+
+    def _turns_on(self) -> bool:
+        """Whether it was asked a moment ago, and goes on by itself for longer than a call takes to begin."""
+        return bool(self._word[0] & 1) and time.monotonic() - self._asked_at < ASKED_AGAIN_S
 
     def rest(self) -> None:
         """The runner is awake and needs its core."""

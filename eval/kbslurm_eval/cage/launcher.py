@@ -18,9 +18,7 @@ import ctypes
 import fcntl
 import json
 import os
-import platform
 import signal
-import socket
 import struct
 import sys
 import time
@@ -97,7 +95,7 @@ def _launch(spec: dict[str, Any], said: int) -> None:
 
 
 def _clone() -> int:
-    number = {"x86_64": 56, "aarch64": 220}[platform.machine()]
+    number = {"x86_64": 56, "aarch64": 220}[os.uname().machine]
     pid = int(
         libc.syscall(ctypes.c_long(number), ctypes.c_long(CLONE_PARENT | signal.SIGCHLD), *[ctypes.c_long(0)] * 4)
     )
@@ -140,6 +138,8 @@ def _own_namespaces(root: bool) -> None:
 
 def _loopback_up() -> None:
     """In a fresh network namespace even loopback is down."""
+    import socket
+
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         flags = struct.unpack_from("<H", fcntl.ioctl(asked, SIOCGIFFLAGS, struct.pack("<16s24x", b"lo")), 16)[0]
         fcntl.ioctl(asked, SIOCSIFFLAGS, struct.pack("<16sH22x", b"lo", flags | IFF_UP))

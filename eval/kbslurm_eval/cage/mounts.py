@@ -6,10 +6,8 @@ import contextlib
 import ctypes
 import errno
 import os
-import platform
 import stat
 import struct
-from pathlib import Path
 from typing import Any
 
 from kbslurm_eval.cage.kernel import CageError, libc, libc_call
@@ -59,7 +57,7 @@ def _bind(source: str, target: str, *, writable: bool = False) -> None:
 def _read_only(target: str) -> None:
     told = struct.pack("<QQQQ", 1 | 2, 0, 0, 0)  # MOUNT_ATTR_RDONLY | NOSUID, for the whole tree
     path = target.encode()
-    number = {"x86_64": 442, "aarch64": 442}[platform.machine()]
+    number = {"x86_64": 442, "aarch64": 442}[os.uname().machine]
     if libc.syscall(number, -100, path, 0x8000, told, len(told)) == 0:
         return
     # before Linux 5.12: locked mount flags must be repeated
@@ -84,8 +82,8 @@ def make_root(spec: dict[str, Any]) -> None:
     for name in ETC:
         if os.path.exists(f"/etc/{name}"):
             _place(root, f"/etc/{name}")
-    Path(f"{root}/etc/passwd").write_text(f"runner:x:{INNER_UID}:{INNER_UID}::/tmp:/bin/sh\n", encoding="ascii")
-    Path(f"{root}/etc/group").write_text(f"runner:x:{INNER_UID}:\n", encoding="ascii")
+    _file(f"{root}/etc/passwd", f"runner:x:{INNER_UID}:{INNER_UID}::/tmp:/bin/sh\n")
+    _file(f"{root}/etc/group", f"runner:x:{INNER_UID}:\n")
     # devices can be written to on a read-only mount, and nothing else of them changed: a later launch would read that
     for device in (*(f"/dev/{name}" for name in DEVICES), *spec["devices"]):
         _place(root, device)
@@ -101,7 +99,7 @@ def make_root(spec: dict[str, Any]) -> None:
         _bind(spec["built"], f"{root}/built")
     for name in spec["links"]:
         os.makedirs(os.path.dirname(f"{root}/link/{name}"), mode=0o755, exist_ok=True)
-        Path(f"{root}/link/{name}").touch()
+        _file(f"{root}/link/{name}")
         _bind(f"{spec['link']}/{name}", f"{root}/link/{name}", writable=True)
 
 
@@ -141,8 +139,13 @@ def _place(root: str, source: str) -> None:
         os.makedirs(target, mode=0o755, exist_ok=True)
         _bind(source, target)
     else:
-        Path(target).touch()
+        _file(target)
         _bind(source, target)
+
+
+def _file(path: str, text: str = "") -> None:
+    with open(path, "a", encoding="ascii") as file:
+        file.write(text)
 
 
 def enter_root(root: str) -> None:
@@ -159,7 +162,7 @@ def enter_root(root: str) -> None:
         with contextlib.suppress(OSError):
             _bind(f"{root}/proc/{name}", f"{root}/proc/{name}")
     os.chdir(root)
-    number = {"x86_64": 155, "aarch64": 41}[platform.machine()]
+    number = {"x86_64": 155, "aarch64": 41}[os.uname().machine]
     if libc.syscall(number, b".", b".") != 0:
         code = ctypes.get_errno()
         raise CageError(code, f"pivot_root: {os.strerror(code)}")

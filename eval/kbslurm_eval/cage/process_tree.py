@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from kbslurm_eval.cage.processes import ProcessPages, Threads, are_stopped, namespace_depth, send_signal
 from kbslurm_eval.cage.runners import CALL_STOP_S, Unstoppable
 
+LOOKS_AT_ONE = 2  # where there is one process; one would do
+STOPS_WITHIN_NS, SPINS_NS = 50_000_000, 200_000  # on a busy machine it is stopped once it gets a core
 PASSES = 4  # how often in a row a tree must be found completely stopped: a process that seems alone may be forking
 _PROCESSOR = 36  # of the words behind the name in /proc/PID/stat
 
@@ -71,6 +73,10 @@ class ProcessTree:
         """Stop all but `spare` (the keeper, which is ours), and check that they stopped."""
         if self.main is not None:
             send_signal(self.main, signal.SIGSTOP)
+            # children of one that had some are stopped while it is waited for
+            if len(self._held) <= 1 and all(self._is_alone(self.main, spare) for _ in range(LOOKS_AT_ONE)):
+                self._held, self._still = [self.main], list(self.roots)
+                return
         deadline = time.monotonic() + CALL_STOP_S
         seen: set[int] = set() if self.main is None else {self.main}
         idle: set[int] = set()
@@ -104,6 +110,20 @@ class ProcessTree:
                     if not are_stopped(threads):
                         send_signal(pid, signal.SIGSTOP)
 
+    def _is_alone(self, main: int, spare: int | None) -> bool:
+        """Whether it has stopped, and there is no other process of this tree.
+
+        One process can be told for certain. The kernel tells its parent that it has stopped once none of its threads
+        runs, and then it has no new ones and no new children until somebody continues it, for which there would have to
+        be another. Whoever isn't below it is below the keeper, or the judge's orphan; nobody comes from there to be
+        below it. So the order matters: its own children first, those places after that.
+        """
+        if not _has_stopped(main) or self._pages.children(main) != []:
+            return False
+        if spare is not None and self._pages.children(spare) not in ([], [main]):  # the runner may be the judge's child
+            return False
+        return not self._inner and {*self.roots} <= {main, spare} and not (self._orphans and self._orphans())
+
     def core(self) -> int | None:
         """Where the one that is called was last.
 
@@ -134,3 +154,18 @@ class ProcessTree:
     def close(self) -> None:
         """It has ended."""
         self._pages.close()
+
+
+def _has_stopped(pid: int) -> bool:
+    """Whether this child of ours was stopped and none of its threads runs any more; waits a moment for that."""
+    began = time.perf_counter_ns()
+    with contextlib.suppress(ChildProcessError):
+        while (waited := time.perf_counter_ns() - began) < STOPS_WITHIN_NS:
+            found = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if found is not None:
+                return found.si_code == os.CLD_STOPPED
+            if waited < SPINS_NS:
+                os.sched_yield()
+            else:
+                time.sleep(2e-5)
+    return False

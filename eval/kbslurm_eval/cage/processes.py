@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_FOLDERS_LINKS = 2  # of /proc/PID/task, which has one more for each thread
 STOPPED = (b"T", b"t", b"Z", b"X")
 GONE = (FileNotFoundError, ProcessLookupError)  # what reading /proc raises for a task that is gone
 STAT_SIZE, HELD_OPEN = 1024, 12  # more than a line of /proc/PID/stat has; a judge has 1,024 files, and several runners
@@ -126,6 +127,7 @@ class ProcessPages:
 
     def __init__(self) -> None:
         self._folders: dict[int, int] = {}
+        self._listed: dict[int, list[str]] = {}
         self._held: dict[tuple[int, str], tuple[int, int]] = {}
         self._sizes: dict[int, int] = {}
 
@@ -134,11 +136,24 @@ class ProcessPages:
         first, so that a stopped one's children are all that it has."""
         threads = []
         below: list[int] = []
-        for task in self._tasks(pid):
+        for task in self._known_tasks(pid):
             stat, children = self._task(pid, task)
+            if not stat:
+                self._listed.pop(pid, None)
             threads.append((task, _state_in(stat)))
             below += map(int, children.split())
         return tuple(threads), below
+
+    def children(self, pid: int) -> list[int] | None:
+        """Who the children of a process are whose threads neither come nor go meanwhile; None if that can't be told."""
+        below: list[int] = []
+        for task in self._known_tasks(pid):
+            try:
+                below += map(int, self._children(pid, task).split())
+            except GONE:
+                self._listed.pop(pid, None)
+                return None
+        return below if pid in self._listed else None
 
     def stat(self, pid: int) -> bytes:
         """/proc/PID/task/PID/stat, or nothing."""
@@ -170,6 +185,7 @@ class ProcessPages:
         for fd in (*self._folders.values(), *self._sizes.values(), *both):
             os.close(fd)
         self._folders.clear()
+        self._listed.clear()
         self._sizes.clear()
         self._held.clear()
 
@@ -187,6 +203,26 @@ class ProcessPages:
             return os.listdir(fd)
         except GONE:  # and nothing else: a page that can't be had for another reason doesn't make a task a stopped one
             return []
+
+    def _known_tasks(self, pid: int) -> list[str]:
+        """Its threads. They are listed anew where there are more or fewer than before: as many and each of them there
+        are the same."""
+        known, fd = self._listed.get(pid), self._folders.get(pid)
+        if known is not None and fd is not None and os.fstat(fd).st_nlink == _FOLDERS_LINKS + len(known):
+            return known
+        self._listed.pop(pid, None)
+        found = self._tasks(pid)
+        if found and pid in self._folders:
+            self._listed[pid] = found
+        return found
+
+    def _children(self, pid: int, task: str) -> bytes:
+        """The numbers of this thread's children; one of GONE if it has ended."""
+        both = self._held.get((pid, task))
+        if both is not None:
+            return _whole(both[1])
+        with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
+            return file.read()
 
     def _task(self, pid: int, task: str) -> tuple[bytes, bytes]:
         key = (pid, task)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import signal
-import socket
 import struct
 
 from kbslurm_eval.cage.kernel import (
@@ -21,6 +19,8 @@ from kbslurm_eval.cage.kernel import (
     PR_SET_NO_NEW_PRIVS,
     PR_SET_PDEATHSIG,
     PR_SET_SECCOMP,
+    SOCK_SEQPACKET,
+    SOCK_STREAM,
     libc_call,
     prctl,
 )
@@ -75,7 +75,7 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
     """The classic BPF program for this machine. `bare`: there is no PID namespace, so signals to others are refused
     too, unless they are kept inside otherwise (`scoped`): who starts processes must be able to end them. `inet`: the
     ranks of one launch speak TCP with each other."""
-    arch, column = _ARCH[platform.machine()]
+    arch, column = _ARCH[os.uname().machine]
     refuse, allow, no_such_call, kill = 0x0005_0001, 0x7FFF_0000, 0x0005_0026, 0x8000_0000
     code: list[tuple[int, int, int, int]] = []
 
@@ -164,8 +164,8 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
         code.append((0x15, 0, 6, _SOCKETPAIR[column]))
         load(24)
         code.append((0x54, 0, 0, 0xF))
-        code.append((0x15, 2, 0, socket.SOCK_STREAM))
-        code.append((0x15, 1, 0, socket.SOCK_SEQPACKET))
+        code.append((0x15, 2, 0, SOCK_STREAM))
+        code.append((0x15, 1, 0, SOCK_SEQPACKET))
         give(refuse)
         give(allow)
     if bare:

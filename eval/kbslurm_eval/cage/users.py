@@ -7,7 +7,6 @@ import ctypes
 import os
 import stat
 import struct
-from pathlib import Path
 from typing import Any
 
 from kbslurm_eval.cage.kernel import PR_CAP_AMBIENT, PR_SET_KEEPCAPS, PR_SET_SECUREBITS, CageError, libc_call, prctl
@@ -25,12 +24,17 @@ def map_ids(pid: int, uids: str, gids: str) -> bool:
     """Give this process's user namespace its users and groups; whether that was allowed."""
     try:
         with contextlib.suppress(OSError):
-            Path(f"/proc/{pid}/setgroups").write_text("deny")
-        Path(f"/proc/{pid}/uid_map").write_text(uids)
-        Path(f"/proc/{pid}/gid_map").write_text(gids)
+            _write(f"/proc/{pid}/setgroups", "deny")
+        _write(f"/proc/{pid}/uid_map", uids)
+        _write(f"/proc/{pid}/gid_map", gids)
     except OSError:
         return False
     return True
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
 
 
 def drop_user(spec: dict[str, Any], caged: bool, root: bool, *, fenced: bool) -> None:
@@ -76,5 +80,10 @@ def drop_capabilities() -> None:
 
 def _open_to_all(path: str) -> bool:
     """Whether any user can reach this file or folder."""
-    found = Path(path)
-    return all(p.stat().st_mode & stat.S_IXOTH for p in found.parents) and bool(found.stat().st_mode & stat.S_IROTH)
+    if not os.stat(path).st_mode & stat.S_IROTH:
+        return False
+    while path != (above := os.path.dirname(path)):
+        path = above
+        if not os.stat(path).st_mode & stat.S_IXOTH:
+            return False
+    return True

@@ -10,7 +10,7 @@ import time
 
 from kbslurm_eval.cage import kernel
 
-TURN_S = 0.02  # at most this long after it was last asked: the judge may be busy for minutes
+TURN_S = 0.02  # at most this long after it was last woken: the judge may be busy for minutes
 LOOKS = 512
 
 

@@ -403,6 +403,13 @@ class Device:
             self._call("within", to, source, size, self._stream)
             self.finish()
 
+    def copy_all(self, parts: Sequence[tuple[int, int, int]]) -> None:
+        """The same of several: to where, from where, how much."""
+        for to, source, size in parts:
+            if size:
+                self._call("within", to, source, size, self._stream)
+        self.finish()
+
     def cover(self, at: int, block: bytes, size: int) -> None:
         """Fill this many bytes with copies of the block."""
         held = min(len(block), size)

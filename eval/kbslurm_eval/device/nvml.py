@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 LIBRARY = "libnvidia-ml.so.1"
@@ -34,10 +35,20 @@ class Reading:
     sm_mhz: int
     memory_mhz: int
     reasons: int
+    each: tuple[Reading, ...] = ()  # of several devices
 
     def named(self) -> list[str]:
         """The reasons in words."""
         return [name for bit, name in REASONS.items() if self.reasons & bit]
+
+
+def of_all(each: Sequence[Reading]) -> Reading:
+    """What several devices' clocks were: the slowest ones, and what slowed any of them."""
+    reasons = 0
+    for one in each:
+        reasons |= one.reasons
+    slowest, memory = min(one.sm_mhz for one in each), min(one.memory_mhz for one in each)
+    return Reading(sm_mhz=slowest, memory_mhz=memory, reasons=reasons, each=tuple(each))
 
 
 class Clocks:

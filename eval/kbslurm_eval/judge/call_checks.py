@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from kbslurm_eval.judge.launch import Launch
+from kbslurm_eval.judge.launch import LATE_CAP, Launch
 from kbslurm_eval.judge.reference import Case, Prepared, Reference
-from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, claimed, clean
+from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, Reply, claimed, clean
 from kbslurm_eval.judge.run_state import RunState
 from kbslurm_eval.shared import layouts
 from kbslurm_eval.shared.runner_link import Status
 from kbslurm_eval.shared.wire import PhaseName
+
+if TYPE_CHECKING:
+    from kbslurm_eval.judge.device_memory import Answered
 
 NONDETERMINISTIC = "NONDETERMINISTIC"
 HELD_CAP = 2 << 30  # of inputs and answers waiting to be checked when their runner has ended
@@ -19,10 +24,12 @@ HELD_CAP = 2 << 30  # of inputs and answers waiting to be checked when their run
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The output of one call of the submission, on the host, unchecked."""
+    """The output of one call of the submission, unchecked."""
 
     prepared: Prepared
     out: bytes | bytearray | memoryview
+    layout: layouts.Layout
+    there: Answered | None = None
 
 
 @dataclass(kw_only=True)
@@ -80,14 +87,18 @@ class CallChecks:
             return fault, ns
         prepared = self._run.reference.prepare(case, seed)
         declared = case.index, prepared.layout.text()
-        if declared in launch.granted:
+        is_granted, expected_size = declared in launch.granted, prepared.layout.size
+        if is_granted:
             prepared = replace(prepared, layout=launch.granted[declared], places={})
+        began = time.monotonic()
         reply = launch.call(prepared)
         self._run.results.called_ns += reply.ns
-        if reply.status in (Status.WRONG_SHAPE, Status.WRONG_TYPE) and self._run.reference.layout_moved(prepared):
+        differs = reply.status in (Status.WRONG_SHAPE, Status.WRONG_TYPE)
+        # a layout that was granted isn't the reference's anyway
+        if differs and not is_granted and self._run.reference.layout_moved(prepared):
             again = None if seed is None else seed ^ 1  # a timed call never sees an input twice
-            return self.one_call(name, case, again, launch)
-        if reply.status in (Status.WRONG_SHAPE, Status.WRONG_TYPE) and not claimed_ns:
+            return self.one_call(name, case, again, launch, claimed_ns=claimed_ns)
+        if differs and not claimed_ns:
             other = self._run.reference.granted(prepared, reply.text)
             if other is not None:
                 launch.granted[declared] = other
@@ -95,25 +106,68 @@ class CallChecks:
                 return self.one_call(name, case, again, launch, claimed_ns=reply.ns)
         if reply.status != Status.OK:
             return claimed(reply), reply.ns
-        answer = Answer(prepared=prepared, out=reply.out)
+        answer = Answer(prepared=prepared, out=reply.out, layout=reply.layout or prepared.layout, there=reply.there)
         if self._run.device_alone and self._held.room(answer):
             self._held.add(answer)
             return None, reply.ns + claimed_ns
-        return self.fault_of(name, answer), reply.ns + claimed_ns
+        fault = self.fault_of(name, answer)
+        if 0 < expected_size < prepared.layout.size:  # what the rest of it costs is its author's affair
+            took_s = time.monotonic() - began - reply.ns / 1e9
+            launch.costs(took_s * (1 - expected_size / prepared.layout.size))
+        return fault, reply.ns + claimed_ns
+
+    def in_one_go(
+        self, name: PhaseName, case: Case, seeds: Sequence[int | None], launch: Launch
+    ) -> tuple[Rejected | None, list[int]] | None:
+        """Several calls in one go, each with its own data and its own check: the first fault, if any, and how long each
+        took before that. None where they must be made one by one."""
+        if not isinstance(self._run.reference, Reference):
+            return None
+        prepared = [self._run.reference.prepare(case, seed) for seed in seeds]
+        granted = launch.granted.get((case.index, prepared[0].layout.text()))
+        if granted is not None:
+            if granted.size > max(LATE_CAP, prepared[0].layout.size):
+                return None
+            prepared = [replace(one, layout=granted, places={}) for one in prepared]
+        replies = launch.calls_in_one_go(prepared)
+        if replies is None or self._is_to_be_asked_alone(prepared[len(replies) - 1], replies, known=granted is None):
+            return None
+        took: list[int] = []
+        for one, reply in zip(prepared, replies, strict=False):
+            self._run.results.called_ns += reply.ns
+            if reply.status != Status.OK:
+                return claimed(reply), took
+            answer = Answer(prepared=one, out=reply.out, layout=reply.layout or one.layout, there=reply.there)
+            if (fault := self.fault_of(name, answer)) is not None:
+                return fault, took
+            took.append(reply.ns)
+        return None, took
+
+    def _is_to_be_asked_alone(self, last: Prepared, replies: Sequence[Reply], *, known: bool) -> bool:
+        """Whether the last of these answers has another layout and may have it. Not because its author says so once
+        calls that count have been made, or whoever was unlucky in one of them could have all made again. `known`: the
+        layout is the reference's."""
+        assert isinstance(self._run.reference, Reference)
+        if replies[-1].status not in (Status.WRONG_SHAPE, Status.WRONG_TYPE):
+            return False
+        if known and self._run.reference.layout_moved(last):
+            return True
+        return len(replies) == 1 and self._run.reference.granted(last, replies[-1].text) is not None
 
     def fault_of(self, name: PhaseName, answer: Answer) -> Rejected | None:
         """Whether this answer is right, by the problem's own check."""
         assert isinstance(self._run.reference, Reference)
         prepared, case = answer.prepared, answer.prepared.case
         try:
-            output = prepared.layout.read(answer.out)
+            output = self._run.reference.read(answer.layout, answer.out, answer.there)
         except layouts.Misfit as misfit:
             return Rejected("wrong", f"an answer is wrong: {misfit}", "an answer is wrong")
         good, said = self._run.reference.check(prepared, output, last=name != "test")
         self._run.results.checked += 1
         if good:
             facts = self._run.results.facts
-            if name == "test" and not facts.get("tolerance", {}).get("times"):  # of the first difference
+            # of the first difference; where it can't be told, asking again takes the judge as long for each test
+            if name == "test" and facts.get("tolerance", {}).get("times", 0) == 0:
                 facts["tolerance"] = {"case": case.spec, "times": self._run.reference.margin(prepared, output)}
             return None
         return Rejected("wrong", f"an answer is wrong: {said}" if said else "an answer is wrong", "an answer is wrong")

@@ -7,7 +7,7 @@ looked at. So a batch isn't taken again because it was slow, only because someth
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -110,8 +110,22 @@ class Batch:
     disturbed: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class AllClocks:
+    """The clocks of several devices, as one."""
+
+    each: Sequence[Readable]
+
+    def read(self) -> nvml.Reading:
+        """All of them now."""
+        return nvml.of_all([one.read() for one in self.each])
+
+
 def disturbed(first: nvml.Reading, last: nvml.Reading) -> bool:
-    """Whether the clocks didn't hold between these two: throttled at either, or changed."""
+    """Whether the clocks didn't hold between these two: throttled at either, or changed; of several devices, any
+    one's."""
+    if first.each:
+        return any(disturbed(one, other) for one, other in zip(first.each, last.each, strict=True))
     if (first.reasons | last.reasons) & nvml.THROTTLED:
         return True
     if (first.reasons | last.reasons) & nvml.IDLE:  # clocks that fall at rest say nothing of the calls
@@ -123,12 +137,13 @@ def _changed(one: int, other: int) -> bool:
     return abs(one - other) > MOST_CHANGE * max(one, other)
 
 
-def watch(kind: str, pci: str) -> ClockWatch:
-    """The clocks of this device."""
+def watch(kind: str, pci: Sequence[str]) -> ClockWatch:
+    """The clocks of these devices."""
     if kind != "cuda":
         return ClockWatch(why="clocks are read on NVIDIA's devices only")
     try:
-        clocks = nvml.Clocks(pci)
+        each = [nvml.Clocks(one) for one in pci]
     except nvml.Unreadable as error:
         return ClockWatch(why=str(error))
-    return ClockWatch(clocks=clocks, locked_mhz=clocks.locked(), most_mhz=clocks.most())
+    clocks: Readable = each[0] if len(each) == 1 else AllClocks(each=each)
+    return ClockWatch(clocks=clocks, locked_mhz=each[0].locked(), most_mhz=each[0].most())

@@ -22,7 +22,7 @@ import random
 import socket
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from typing import Any
 from kbslurm_eval.cage.runners import CantStart, Runners
 from kbslurm_eval.device import call_parts, driver
 from kbslurm_eval.judge import builds
+from kbslurm_eval.judge.device_memory import Piece
 from kbslurm_eval.judge.heartbeat import Heartbeat
 from kbslurm_eval.judge.launch import END_SHARE, LATE_CAP, PROBE_SIZE, PROBES, SMALL_OUTPUT, Allowance, Launch
 from kbslurm_eval.judge.reference import Prepared
@@ -42,6 +43,7 @@ from kbslurm_eval.shared.wire import Manifest, PhaseName
 LOOKS, REST_S = 5, 2.0
 SMALL_COPY = 4096
 POISON = 1 << 16
+MOST_AHEAD = 64  # so many kinds of calls are known to a runner before they come
 MOST_PITCH = (1 << 31) - 1
 LEAST_FREE = 512 << 20  # of the device's memory; a fiftieth where that is less
 _DICE = random.SystemRandom()
@@ -49,16 +51,43 @@ _DICE = random.SystemRandom()
 
 @dataclass(kw_only=True)
 class _LentMemory:
-    """A launch's device memory: what was lent to it, and what is staged for it, out of its reach."""
+    """A launch's device memory: what was lent to it."""
 
     input: driver.Memory | None = None
     output: driver.Memory | None = None
-    staged: driver.Memory | None = None
+    scratch: driver.Memory | None = None  # never lent
     old: list[driver.Memory] = field(default_factory=list)
 
     def all(self) -> list[driver.Memory]:
         """All its pieces."""
-        return [*self.old, *(m for m in (self.input, self.output, self.staged) if m is not None)]
+        return [*self.old, *(m for m in (self.input, self.output, self.scratch) if m is not None)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """Where the judge has an input on the device: of what was made there, and, behind it, of what the host had. `laid`:
+    what of it belongs into the output instead (where in the input, where in the output, how much)."""
+
+    image: Piece | None
+    staged: Piece | None
+    away: int
+    size: int
+    laid: Sequence[tuple[int, int, int]] = ()
+
+    def copies(self, into: int, out: int) -> list[tuple[int, int, int]]:
+        """What is to be copied when the clock has started: to where, from where, how much. One piece where nothing is
+        left out."""
+        gone = sorted((at, at + size) for at, _, size in self.laid)
+        found = []
+        for low, high, piece in ((0, self.away, self.image), (self.away, self.size, self.staged)):
+            if piece is None:
+                continue
+            at = low
+            for begin, end in [*((b, e) for b, e in gone if low <= b < high), (high, high)]:
+                found.append((into + at, piece.at + at - low, begin - at))
+                at = end
+            found += [(out + to, piece.at + at - low, size) for at, to, size in self.laid if low <= at < high]
+        return [one for one in found if one[2]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +95,10 @@ class _SplitCall:
     """One call, split in two."""
 
     payload: bytes
-    image: call_parts.SplitInput | None
     in_size: int
     layout: layouts.Layout
     placed: call_parts.SplitLayout
+    sources: Sources | None = None
 
     @property
     def out_size(self) -> int:
@@ -95,8 +124,10 @@ class DeviceLaunch(Launch):
         self._layouts: dict[str, call_parts.SplitLayout | None] = {}
         self._claims: dict[int, list[int]] = {}
         self._nothings: dict[int, bytes] = {}
+        self._heads: set[bytes] = set()
         self._trips: dict[int, list[int]] = {}
-        self._calls = self._busy = self._claim_ns = self._free_before = 0
+        self._claims_made: list[int] = []
+        self._calls = self._busy = self._free_before = 0
         super().__init__(runners, allowance, heartbeat, built)
         try:
             self._meet()
@@ -137,7 +168,16 @@ class DeviceLaunch(Launch):
         if self._run_device.shares:
             free, whole = self._run_device.device().free_bytes()
             self._least = min(LEAST_FREE, whole // 50, free // 2)
+            self._reserve()
             self._room(*self._run_device.sizes)
+
+    def _reserve(self) -> None:
+        """What the judge needs of the device's memory besides what it lends, before a submission could take it."""
+        try:
+            self._run_device.reserve()
+            self._scratch(self._run_device.device())
+        except driver.DriverError as error:
+            raise self._failed(error) from None
 
     def load(self, manifest: Manifest) -> Reply:
         """Hand the submission over."""
@@ -150,15 +190,14 @@ class DeviceLaunch(Launch):
 
     def call(self, prepared: Prepared) -> Reply:
         """One call of the submission."""
-        told = self._call_of(prepared.packed, prepared.layout)
+        told = self._call_of(prepared)
         if told is None:
             return super().call(prepared)
         self._calls += 1
         self.declare(told.placed.layout)
         if not self._run_device.shares:
             self._flush()
-            kind, late = Kind.CALL, len(told.payload) <= LATE_CAP
-            return self.ring(kind, told.payload, layout=told.placed.layout, late=late)
+            return self.ring(Kind.CALL, told.payload, layout=told.placed.layout, late=self._is_late(told))
         return self._ring_there(Kind.DEVICE_CALL, told)
 
     def null(self, prepared: Prepared) -> int:
@@ -173,6 +212,10 @@ class DeviceLaunch(Launch):
             self._trips.setdefault(prepared.case.index, []).append(self.round_trip(prepared))
         return self._alone(told)
 
+    def null_in_one_go(self, prepared: Prepared, group: int) -> int:
+        """The same of calls that are made so many in one go: nothing of them is the runner's."""
+        return super().null_in_one_go(prepared, group) if self._lent_call(prepared) is None else self.null(prepared)
+
     def round_trip(self, prepared: Prepared) -> int:
         """A call without the call."""
         return self._nothing_there(prepared, bare=False)
@@ -184,7 +227,7 @@ class DeviceLaunch(Launch):
 
     def _lent_call(self, prepared: Prepared) -> _SplitCall | None:
         """The call in its parts where its arrays are in lent memory."""
-        told = self._call_of(prepared.packed, prepared.layout, image=False)
+        told = self._call_of(prepared, bare=True)
         return told if self._run_device.shares else None
 
     def _alone(self, told: _SplitCall) -> int:
@@ -199,36 +242,49 @@ class DeviceLaunch(Launch):
         return time.perf_counter_ns() - began
 
     def _nothing_there(self, prepared: Prepared, *, bare: bool) -> int:
-        told = self._call_of(prepared.packed, prepared.layout, image=False)
+        told = self._call_of(prepared, bare=True)
         if told is None:
             return super().bare_null(prepared) if bare else super().round_trip(prepared)
         mark = "G" if self._run_device.shares else "H"
-        arrays = self._device_arrays_of(prepared)
-        found = call_parts.split_input(arrays, self._run_device.choice, mark)
-        payload = arrays if found is None else found.payload
+        payload = self._arrays_of(prepared, mark)
         if bare:
             payload = values.pack(None).ljust(len(payload), b"\0")
         if not self._run_device.shares:
             self._flush()
-            return self.ring(Kind.NULL, payload, late=len(told.payload) <= LATE_CAP).ns
-        nothing = _SplitCall(payload=payload, image=None, in_size=told.in_size, layout=told.layout, placed=told.placed)
+            return self.ring(Kind.NULL, payload, late=self._is_late(told)).ns
+        nothing = _SplitCall(payload=payload, in_size=told.in_size, layout=told.layout, placed=told.placed)
         return self._ring_there(Kind.DEVICE_NULL, nothing).ns
 
-    def _device_arrays_of(self, prepared: Prepared) -> bytes:
+    def _is_late(self, told: _SplitCall) -> bool:
+        """Whether an input that travels through the link is written to a runner that is awake. Not where caches were
+        flushed: whoever is awake could fill them again."""
+        return len(told.payload) <= LATE_CAP and not self._run_device.flushed
+
+    def _arrays_of(self, prepared: Prepared, mark: str) -> bytes:
+        """What a null call carries: the arrays of an input, whatever they contain."""
         index = prepared.case.index
         if index not in self._nothings:
-            self._nothings[index] = values.pack(values.unpack(memoryview(prepared.packed)), arrays_only=True)
+            whole, away = prepared.packed, prepared.away if mark == "G" else 0
+            if call_parts.is_made_there(whole):  # what isn't an array is left out without looking at arrays
+                whole = call_parts.arrays_only(whole if mark == "G" else _on_host(prepared))
+            else:
+                whole = values.pack(values.unpack(memoryview(whole)), arrays_only=True)
+            found = call_parts.split_input(whole, self._run_device.choice, mark, away=away)
+            self._nothings[index] = bytes(whole) if found is None else found.payload
         return self._nothings[index]
 
     def by_hand(self, prepared: Prepared) -> bytes:
         """The input for a call that isn't judged: the runner puts its arrays onto the device."""
-        found = call_parts.split_input(prepared.packed, self._run_device.choice, "H")
-        return bytes(prepared.packed) if found is None else found.payload
+        packed = _on_host(prepared)
+        found = call_parts.split_input(packed, self._run_device.choice, "H")
+        return bytes(packed) if found is None else found.payload
 
-    def _call_of(self, packed: bytes | memoryview, layout: layouts.Layout, *, image: bool = True) -> _SplitCall | None:
-        """The call in its two parts, with the memory that it needs; None where nothing is the device's."""
-        mark = "G" if self._run_device.shares else "H"
-        found = call_parts.split_input(packed, self._run_device.choice, mark)
+    def _call_of(self, prepared: Prepared, *, bare: bool = False) -> _SplitCall | None:
+        """The call in its two parts, with the memory that it needs; None where nothing is the device's. `bare`: without
+        what arrays contain."""
+        mark, layout = "G" if self._run_device.shares else "H", prepared.layout
+        packed, away = (prepared.packed, prepared.away) if mark == "G" else (_on_host(prepared), 0)
+        found = call_parts.split_input(packed, self._run_device.choice, mark, away=away)
         text = layout.text()
         if text not in self._layouts:
             self._layouts[text] = call_parts.split_layout(layout, self._run_device.choice, mark)
@@ -236,18 +292,24 @@ class DeviceLaunch(Launch):
         if found is None and place is None:
             return None
         size = 0 if found is None else found.size
-        unsplit = call_parts.SplitLayout(layout=layout, pieces=(), size=0)
-        told = _SplitCall(
-            payload=bytes(packed) if found is None else found.payload,
-            image=found if image and size else None,
-            in_size=size,
-            layout=layout,
-            placed=place or unsplit,
-        )
-        if self._run_device.shares and not self._room(told.in_size, told.out_size):
+        placed = place or call_parts.SplitLayout(layout=layout, pieces=(), size=0)
+        if self._run_device.shares and not self._room(size, placed.size):
             self._layouts.clear()
-            return self._call_of(packed, layout, image=image)
-        return told
+            self._nothings.clear()
+            return self._call_of(prepared, bare=bare)
+        sources = None
+        if found is not None and size and not bare:
+            found, laid = call_parts.with_destinations(found, prepared.places, placed.pieces)
+            staged = self._staged(prepared, found)
+            sources = Sources(image=prepared.image, staged=staged, away=away, size=size, laid=laid)
+        payload = bytes(packed) if found is None else found.payload
+        return _SplitCall(payload=payload, in_size=size, layout=layout, placed=placed, sources=sources)
+
+    def _staged(self, prepared: Prepared, found: call_parts.SplitInput) -> Piece | None:
+        try:
+            return self._run_device.staged(prepared, found)
+        except driver.DriverError as error:
+            raise self._failed(error) from None
 
     # ---------------------------------------------------------------------------------------------------- memory
 
@@ -273,15 +335,6 @@ class DeviceLaunch(Launch):
                 finally:
                     os.close(fd)
                 maps.append([name, fresh.size])
-            if in_size and (lent.staged is None or lent.staged.size < in_size):
-                if lent.staged is not None:
-                    device.free(lent.staged)
-                    lent.staged = None
-                lent.staged = device.allocate(in_size)
-        except driver.OutOfDeviceMemory:
-            if not self._loaded:
-                raise CantStart("the device has too little memory free for this problem's arrays") from None
-            raise Rejected("memory", "the submission left too little of the device's memory free") from None
         except (driver.DriverError, OSError) as error:
             raise self._failed(error) from None
         if not maps:
@@ -296,6 +349,10 @@ class DeviceLaunch(Launch):
 
     def _failed(self, error: Exception) -> Exception:
         """Whose fault a failing device is: before the submission was loaded, the machine's."""
+        if isinstance(error, driver.OutOfDeviceMemory):
+            if not self._loaded:
+                return CantStart("the device has too little memory free for this problem's arrays")
+            return Rejected("memory", "the submission left too little of the device's memory free")
         if not self._loaded:
             return CantStart(f"the device can't be used: {error}")
         if isinstance(error, driver.Stuck):
@@ -311,23 +368,51 @@ class DeviceLaunch(Launch):
         except driver.DriverError as error:
             raise self._failed(error) from None
 
+    def tell_ahead(self, prepared: Prepared) -> None:
+        """Of calls that have nothing on the device. What the arrays of others are is told once two had the same."""
+        if self._call_of(prepared, bare=True) is None:
+            super().tell_ahead(prepared)
+
+    def _known_ahead(self, payload: bytes) -> int:
+        """The number of what this call's arrays are, for a runner that was told it. It is, from the second time on."""
+        head = values.head(payload)
+        if head in self._ahead:
+            return self._ahead[head]
+        if head not in self._heads:
+            self._heads.add(head)
+            return 0
+        if len(self._ahead) < MOST_AHEAD and values.is_arrays(values.tree(head), native=self.is_native):
+            return self._tell(head)
+        return 0
+
+    def _make_ahead(self) -> int:
+        """Let the runner make its next call's arrays, before anything is in them. It is stopped again, and the device
+        at rest, when this returns; the time that counts, where it took far longer than that takes."""
+        slept_in_ns = self._waking.counts(self._wake(self._allowance.left(start=self.starts)))
+        self._stop()
+        with self._theirs():
+            self._rest()
+        return slept_in_ns
+
     def _rung_there(self, kind: Kind, told: _SplitCall) -> Reply:
         end, device, lent = self._link, self._run_device.device(), self._lent
+        ahead = self._known_ahead(told.payload) if kind is Kind.DEVICE_CALL else 0
         host = told.placed.layout if kind is Kind.DEVICE_CALL else None
         host_size = host.size if host is not None else 0
         token = end.token().to_bytes(8, "little")
         number = self._ids.get(host.text(), 0) if host is not None else 0
-        end.words(kind, size=len(told.payload), layout=number, out_size=host_size)
+        end.words(kind, size=len(told.payload), layout=number, out_size=host_size, ahead=ahead)
+        end.reach(len(told.payload))
         if host_size:
             end.room(host_size)
+        slept_in_ns = self._make_ahead() if ahead else 0
+        if host_size:
             end.poison(host_size)
-        source, to = (0, 0) if lent.staged is None or lent.input is None else (lent.staged.at, lent.input.at)
+        into = 0 if lent.input is None else lent.input.at
         out = 0 if lent.output is None else lent.output.at
+        copies = [] if told.sources is None else told.sources.copies(into, out)
         if told.out_size and host is not None:
             device.cover(out, os.urandom(POISON), told.out_size)
-        if told.image is not None:
-            for at, part in told.image.pieces():
-                device.write(source + at, part)
         self._run_device.flush()  # the input is on the device by now, and the clock doesn't run yet
         device.synchronize()  # nothing of our own is left on it
         before_ns = time.perf_counter_ns()
@@ -335,7 +420,7 @@ class DeviceLaunch(Launch):
         end.put(told.payload)
         # nothing of the runner's is awake before the clock runs: it could put work onto the device that waits there
         start_ns = time.perf_counter_ns()
-        device.copy(to, source, told.in_size)
+        device.copy_all(copies)
         os.pwrite(end.bell, token, runner_link.GO)
         self._go_on()
         try:
@@ -350,18 +435,76 @@ class DeviceLaunch(Launch):
         finally:
             self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9, start=self.starts)
         with self._theirs():
-            self._rest(kind)
-        ns = done_ns - start_ns
+            if kind is Kind.DEVICE_CALL:
+                self._rest()
+        ns = done_ns - start_ns + slept_in_ns
         if host is None:
             return self._collected(kind, token, 0, [], ns)
-        there = device.read(out, told.out_size)
+        there = self._taken_there(out, told.placed)
         # the bytes that the look saw, where they stand now
-        if seen + seen_there != _at_places(there, places) + _at_places(there, at_ends):
+        now = b"" if there is None else self._look_at(there.at, places) + self._look_at(there.at, at_ends)
+        if seen + seen_there != now:
             raise Rejected("violation", "the output was still being written after it was reported done")
         reply = self._collected(kind, token, host_size, first, ns)
-        self._claim_ns = end.claim()
-        whole = told.placed.joined(reply.out, there, told.layout.size) if told.out_size else reply.out
-        return Reply(ns=reply.ns, status=reply.status, text=reply.text, out=whole)
+        self._claims_made.append(end.claim())
+        return replace(reply, layout=host, there=self._run_device.memory.answered(there))
+
+    def calls_in_one_go(self, prepared: Sequence[Prepared]) -> list[Reply] | None:
+        """The same for arrays on the device; None also where not all of a call's are there."""
+        told = [self._call_of(one) for one in prepared]
+        first = told[0]
+        if first is None:
+            return super().calls_in_one_go(prepared)
+        if not self._run_device.shares or self._run_device.flushed or first.placed.layout.size:
+            return None
+        calls = [one for one in told if one is not None and one.payload == first.payload]
+        if len(calls) != len(prepared):
+            return None
+        self.declare(first.placed.layout)
+        ahead = self._known_ahead(first.payload)
+        if not ahead:
+            return None
+        try:
+            number, size = self._ids[first.placed.layout.text()], len(first.payload)
+            self._link.words(Kind.DEVICE_CALL, size=size, layout=number, out_size=0, ahead=ahead)
+            self._link.put(first.payload)  # it says nothing that the runner wasn't told before
+            return self._in_one_go(Kind.DEVICE_CALL, self._rung_awake_there, calls)
+        except driver.DriverError as error:
+            raise self._failed(error) from None
+
+    def _rung_awake_there(self, told: _SplitCall) -> Reply:
+        """One of several calls in one go. The answer that counts is what stands there when its look is back."""
+        self._calls += 1
+        end, device = self._link, self._run_device.device()
+        into = 0 if self._lent.input is None else self._lent.input.at
+        out = 0 if self._lent.output is None else self._lent.output.at
+        copies = [] if told.sources is None else told.sources.copies(into, out)
+        allowed_s, token = self._allowance.left(start=self.starts), end.token().to_bytes(8, "little")
+        slept_in_ns = self._waking.counts(self._wake(allowed_s, awake=True))
+        device.cover(out, os.urandom(POISON), told.out_size)
+        device.synchronize()
+        start_ns = time.perf_counter_ns()
+        device.copy_all(copies)
+        os.pwrite(end.bell, token, runner_link.GO)
+        self._answered(token, start_ns, allowed_s)
+        places, at_ends = _strided(told.out_size), _at_both_ends(told.out_size)
+        seen = self._look_at(out, places)
+        ns = time.perf_counter_ns() - start_ns + slept_in_ns
+        there = self._taken_there(out, told.placed)
+        now = b"" if there is None else self._look_at(there.at, places)
+        if seen != now or (there is not None and self._look_at(out, at_ends) != self._look_at(there.at, at_ends)):
+            raise Rejected("violation", "the output was still being written after it was reported done")
+        self._claims_made.append(end.claim())
+        answered = self._run_device.memory.answered(there)
+        return replace(self._said(token, ns, b""), layout=told.placed.layout, there=answered)
+
+    def _taken_there(self, out: int, placed: call_parts.SplitLayout) -> Piece | None:
+        """An answer's bytes on the device, in memory that nobody else has."""
+        if not placed.pieces:
+            return None
+        piece = self._run_device.memory.room(max(placed.size, call_parts.ALIGN))
+        self._run_device.device().copy(piece.at, out, placed.size)
+        return piece
 
     def _flush(self) -> None:
         try:
@@ -373,11 +516,11 @@ class DeviceLaunch(Launch):
         start, pitch, width, rows = places
         return self._run_device.device().gather(out + start, pitch, width, rows) if rows else b""
 
-    def _rest(self, kind: Kind) -> None:
+    def _rest(self) -> None:
         """Check that the device is idle and that enough of its memory is free."""
         run_device = self._run_device
         device, held = run_device.device(), self._lent.output or self._lent.input
-        if held is None or kind is not Kind.DEVICE_CALL:
+        if held is None:
             return
         scratch = self._scratch(device)
         if not any(device.touch(scratch) <= run_device.idle_ns for _ in range(LOOKS)):
@@ -388,14 +531,17 @@ class DeviceLaunch(Launch):
                     said = f"work of the submission was still on the device {REST_S:g} s after it was reported done"
                     raise Rejected("violation", said)
         free, _ = device.free_bytes()
+        if free < self._least:  # what the judge keeps for later isn't the submission's
+            run_device.memory.give_back()
+            free, _ = device.free_bytes()
         if free < self._least:
             said = f"the submission left {free >> 20} MiB of the device's memory free; {self._least >> 20} MiB must be"
             raise Rejected("memory", said, "the submission used more of the device's memory than allowed")
 
     def _scratch(self, device: driver.Device) -> int:
-        if self._lent.staged is None:
-            self._lent.staged = device.allocate(POISON)
-        return self._lent.staged.at
+        if self._lent.scratch is None:
+            self._lent.scratch = device.allocate(POISON)
+        return self._lent.scratch.at
 
     def hoard(self) -> Rejected | None:
         """The same of the device's memory: what becomes free when this runner ends was its own."""
@@ -415,9 +561,10 @@ class DeviceLaunch(Launch):
 
     # ------------------------------------------------------------------------------------------------- witnesses
 
-    def keep(self, index: int) -> None:
-        """The last call counts."""
-        self._claims.setdefault(index, []).append(self._claim_ns)
+    def keep(self, index: int, back: int = 1) -> None:
+        """The last call counts, or one that was made so many calls ago."""
+        claim = self._claims_made[-back] if back <= len(self._claims_made) else 0
+        self._claims.setdefault(index, []).append(claim)
 
     def take_back(self, counts: Mapping[int, int]) -> None:
         """Of each case, only so many of the calls that counted until now count."""
@@ -478,6 +625,10 @@ def _at_both_ends(size: int) -> tuple[int, int, int, int]:
     return (start, last - start, PROBE_SIZE, 2) if last - start <= MOST_PITCH else (last, PROBE_SIZE, PROBE_SIZE, 1)
 
 
-def _at_places(found: bytes, places: tuple[int, int, int, int]) -> bytes:
-    start, pitch, width, rows = places
-    return b"".join(found[start + n * pitch : start + n * pitch + width] for n in range(rows))
+def _on_host(prepared: Prepared) -> bytes | memoryview:
+    """The packed input with everything on the host; of one that only says what its arrays are, nothing in them."""
+    if prepared.image is not None:
+        return prepared.image.hosted(prepared.packed)
+    if not prepared.away:
+        return prepared.packed
+    return call_parts.hosted(prepared.packed, lambda node: bytes(call_parts.packed_size(node)))

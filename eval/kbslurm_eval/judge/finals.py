@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kbslurm_eval.shared import timing
+from kbslurm_eval.shared.time_limits import rivals_of
 
 if TYPE_CHECKING:
     from kbslurm_eval.judge.reference import Case
@@ -20,12 +21,6 @@ if TYPE_CHECKING:
 
 _DICE = random.SystemRandom()
 Call = Callable[[Any, "Case", tuple[object, ...]], "tuple[Exception | None, int]"]
-
-
-def rivals_of(config: Mapping[str, Any]) -> list[str]:
-    """The finalists' sources; none in an ordinary run."""
-    found = config.get("rivals")
-    return [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
 
 
 def many(config: Mapping[str, Any]) -> int:

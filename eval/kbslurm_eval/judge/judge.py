@@ -12,6 +12,7 @@ may say in its run time what it can't say otherwise. What a GPU adds to all of t
 
 from __future__ import annotations
 
+import gc
 import signal
 import time
 import traceback
@@ -34,6 +35,7 @@ from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, clean
 from kbslurm_eval.judge.report import report_of
 from kbslurm_eval.judge.run_state import SECRET, OutOfTime, RunState
 from kbslurm_eval.judge.timed_phase import TimedPhase
+from kbslurm_eval.shared.time_limits import STARTS_APART
 from kbslurm_eval.shared.wire import PHASES, Manifest, PhaseName, PhaseResult, Report, VerdictName
 
 if TYPE_CHECKING:
@@ -109,11 +111,15 @@ class Judge:
     def _judged(self) -> tuple[VerdictName, str]:
         manifest = self._run.manifest
         if manifest.gpu.lower() != "cpu":
-            from kbslurm_eval.judge import run_device
+            from kbslurm_eval.judge import rank_devices, ranks, run_device
 
-            self._run.device, why_none = run_device.device_of(manifest)
+            if (world := ranks.world_of(manifest)) > 1:  # ranks copy their tensors themselves
+                self._run.rank_devices, why_none = rank_devices.devices_of(manifest, world)
+            else:
+                self._run.device, why_none = run_device.device_of(manifest)
             self._run.results.notes += [f"no device: {why_none}"] if why_none else []
         self._run.loaded_reference = self._reference_of(manifest)
+        gc.freeze()  # modules stay, and looking through them before each launch takes longer than some phases
         for name in PHASES[manifest.mode]:
             began, fault = time.time_ns(), None
             try:
@@ -137,8 +143,10 @@ class Judge:
             raise ProblemTrouble("a problem with several ranks needs Python submissions; lang cu runs in one process")
         if world > 1:
             return rank_reference.RankReference(manifest, world)
-        exclusive = self._run.device is not None and self._run.device.facts.exclusive
-        return Reference(manifest, self._launches.compiled_reference(), no_device=exclusive)
+        device = self._run.device
+        exclusive = device is not None and device.facts.exclusive
+        memory = None if device is None or exclusive else device.memory
+        return Reference(manifest, self._launches.compiled_reference(), no_device=exclusive, memory=memory)
 
     def _phase(self, name: PhaseName) -> Rejected | None:
         limits = self._run.manifest.limits
@@ -148,7 +156,7 @@ class Judge:
             "ranked": limits.ranked_s,
             "hidden": limits.ranked_s,
         }[name]
-        starts_s = self._run.manifest.build.limit_s if name in ("benchmark", "ranked") else None
+        starts_s = self._run.manifest.build.limit_s if name in STARTS_APART else None
         allowance = Allowance(left_s=whole, whole_s=whole, starts_left_s=starts_s)
         self._run.allowances.append(allowance)
         if name in ("test", "hidden"):

@@ -5,23 +5,23 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import statistics
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kbslurm_eval.cage import core_warmer
 from kbslurm_eval.cage.runners import Runner, Runners, Unstoppable
-from kbslurm_eval.device import cuda_on_cpu
 from kbslurm_eval.judge import builds
 from kbslurm_eval.judge.buffers import BUFFERS
 from kbslurm_eval.judge.heartbeat import Heartbeat
 from kbslurm_eval.judge.reference import NULL_WHOLE_CAP, Prepared
 from kbslurm_eval.judge.replies import Rejected, Reply, with_last_line
-from kbslurm_eval.shared import bundle, destinations, layouts, recorded, remove_tree, runner_link, timing, values
+from kbslurm_eval.shared import bundle, destinations, layouts, remove_tree, runner_link, timing, values
 from kbslurm_eval.shared.runner_link import JudgeEnd, Kind, Status
 from kbslurm_eval.shared.wire import (
     Manifest,
@@ -34,9 +34,45 @@ PROBES, PROBE_SIZE = 16, 64
 END_SHARE = 64  # a 64th of a large output at each end is looked at in every call
 SETTLED, SETTLE_LEAST_S, SETTLE_MOST_S = 6, 0.06, 0.5  # so many null calls in a row are alike, and when that is asked
 SPIN_NS = 400_000
-# a runner may take this many times its usual time to wake
+# a runner may take this many times its usual time to be ready, and so long in any case
 WAKES_FREE, WAKE_FREE_NS, WAKE_MOST_NS = 8, 1_000_000, 5_000_000
 START_S = 60.0
+PIECE, PIECES = 4096, 16  # what is read of an output at once, and in how many pieces at most, where nobody is stopped
+_DICE = random.SystemRandom()
+_Call = TypeVar("_Call")
+
+
+class Patience:
+    """How long a runner may take to be ready for a message before that counts as part of the call.
+
+    Far more than before it had the submission is work that it does before the clock runs: on what the next calls have
+    in common, or on caches that the baseline then finds cold.
+    """
+
+    def __init__(self) -> None:
+        self._seen = list[int]()
+        self._free_ns: float | None = None
+
+    def end(self) -> None:
+        """The submission comes: from here on it is as long as what was seen allows."""
+        usual = statistics.median(self._seen) if self._seen else 0.0
+        self._free_ns = min(max(WAKE_FREE_NS, WAKES_FREE * usual), WAKE_MOST_NS)
+
+    def counts(self, took_ns: int) -> int:
+        """What of this time counts: all of it where it was too long."""
+        if self._free_ns is None:
+            self._seen.append(took_ns)
+            return 0
+        return took_ns if took_ns > self._free_ns else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ShortCall:
+    """What one of several calls in one go brings, and how large its answer is."""
+
+    whole: bytes
+    laid: Sequence[tuple[int, memoryview]]
+    out_size: int
 
 
 @dataclass(kw_only=True)
@@ -90,9 +126,7 @@ class Launch:
         self._last = bytes(8)
         self._warmer = runners.warmer
         self._core: int | None = None
-        self._awake = 0
-        self._wakes: list[int] = []
-        self._patience_ns: float | None = None
+        self._waking = Patience()
         try:
             hello = self.ring(Kind.HELLO, values.pack(self._greeting(runners)), limit_s=START_S)
             if hello.status != Status.OK:
@@ -107,6 +141,11 @@ class Launch:
         self.seen["furnished"] = self.runner.furnished
         self.seen["outer_pid"] = self.runner.pid
 
+    @property
+    def is_native(self) -> bool:
+        """Whether what it calls is compiled code that is given addresses."""
+        return self._built is not None and self._built.native
+
     def facts(self) -> dict[str, Any]:
         """What a report says about launches of this kind."""
         return {}
@@ -115,7 +154,7 @@ class Launch:
         """Put whatever else is needed into the launch's folder before its runner starts."""
 
     def _greeting(self, runners: Runners) -> dict[str, Any]:
-        return {**runners.hello(), "native": self._built is not None and self._built.native}
+        return {**runners.hello(), "native": self.is_native}
 
     def ring(
         self,
@@ -150,7 +189,7 @@ class Launch:
         slept_in_ns = 0
         self._warmer.turn(self._core)
         if late:
-            slept_in_ns = self._slept_in(self._wake(allowed_s))
+            slept_in_ns = self._waking.counts(self._wake(allowed_s))
             start_ns = time.perf_counter_ns()
             os.pwrite(end.input, whole, 0)
             for at, part in told.laid:
@@ -183,9 +222,14 @@ class Launch:
             raise Rejected("violation", "the submission answered for a call that wasn't made")
         if len(out) != out_size or any(out[at : at + len(part)] != part for at, part in first):
             raise Rejected("violation", "the output was still being written after it was reported done")
+        return self._said(token, ns, out)
+
+    def _said(self, token: bytes, ns: int, out: bytes | bytearray | memoryview) -> Reply:
+        """The answer that was read, with what the runner says of it."""
         self._last = token
-        status, text = end.status()
-        end.clear_text()
+        status, text = self._link.status()
+        if text:
+            self._link.clear_text()
         return Reply(ns=ns, status=status, text=text, out=out)
 
     def _weigh(self) -> None:
@@ -202,6 +246,10 @@ class Launch:
             yield
         finally:
             self._allowance.spend((time.perf_counter_ns() - began) / 1e9, start=self.starts)
+
+    def costs(self, seconds: float) -> None:
+        """So much of the judge's time went into what this submission chose to make more of than was asked for."""
+        self._allowance.cleanup_s += seconds
 
     def hoard(self) -> Rejected | None:
         """The verdict if something else failed for want of memory that this submission holds; it is still stopped."""
@@ -225,28 +273,18 @@ class Launch:
         core_warmer.apart(self._core)
         self._warmer.turn(self._core)
 
-    def _wake(self, allowed_s: float) -> int:
-        """Let the runner run without work, waiting for its next message."""
-        self._awake += 1
-        word = self._awake.to_bytes(8, "little")
-        os.pwrite(self._link.bell, word, runner_link.PING)
+    def _wake(self, allowed_s: float, *, awake: bool = False) -> int:
+        """Let the runner run without work, waiting for its next message. `awake`: it runs already."""
+        word = self._link.ping()
         began = time.perf_counter_ns()
-        self._go_on()
+        if not awake:
+            self._go_on()
         return self._until(runner_link.AWAKE, lambda found: found == word, began, allowed_s, 50_000)[0] - began
-
-    def _slept_in(self, took_ns: int) -> int:
-        """What counts as part of the call of the time that a runner took to be awake.
-
-        Far more than before it had the submission is work that it does before the clock runs: on what the next calls
-        have in common, or on caches that the baseline then finds cold.
-        """
-        if self._patience_ns is None:
-            self._wakes.append(took_ns)
-            return 0
-        return took_ns if took_ns > self._patience_ns else 0
 
     def _answered(self, token: bytes, start_ns: int, allowed_s: float) -> int:
         done_ns, found = self._until(runner_link.DONE, lambda found: found != self._last, start_ns, allowed_s)
+        if found != token:  # the kernel copies a word byte by byte: some of them may be of the one before, at first
+            found, done_ns = os.pread(self._link.bell, 8, runner_link.DONE), time.perf_counter_ns()
         if found != token:
             raise Rejected("violation", "the submission answered for a call that wasn't made")
         return done_ns
@@ -310,27 +348,21 @@ class Launch:
 
     def load(self, manifest: Manifest) -> Reply:
         """Hand the submission over. From here on nothing from this runner is believed."""
-        self._lose_patience()
+        self._waking.end()
         return self.ring(Kind.LOAD, values.pack(self._handed(manifest)))
-
-    def _lose_patience(self) -> None:
-        seen = statistics.median(self._wakes) if self._wakes else 0.0
-        self._patience_ns = min(max(WAKE_FREE_NS, WAKES_FREE * seen), WAKE_MOST_NS)
 
     def _handed(self, manifest: Manifest) -> dict[str, Any]:
         source, own = bundle.parts(manifest.source)
         files = {name: manifest.files[name] for name in manifest.runner_files if name in manifest.files}
-        texts = [text for name, text in ((manifest.entry, source), *own.items(), *files.items())
-                 if not name.endswith(recorded.SUFFIX)]  # fmt: skip
         return {
             "entry": manifest.entry,
+            "entry_path": bundle.place_of(manifest.entry, own),
             "source": source,
             "files": {**own, **files},
             "call": manifest.config.get("call", "custom_kernel"),
             "wrapper": manifest.config.get("wrapper"),
             "work": None if self.runner.work is None else str(self.runner.work),
-            "cpu_twin": cuda_on_cpu.wanted(manifest.gpu, texts),
-            "interpreted": cuda_on_cpu.interpreted(manifest.gpu, texts),
+            "gpu": manifest.gpu,  # what its texts need on this one is found out there: parsing can be made slow
             **self.built(),
         }
 
@@ -358,6 +390,13 @@ class Launch:
         """What is taken off a call's time: here its round trip, without the call."""
         return self.round_trip(prepared)
 
+    def null_in_one_go(self, prepared: Prepared, group: int) -> int:
+        """The same of calls that are made so many in one go: the fastest of them, which the runner's own loop in Python
+        makes hardly longer than any other would."""
+        ahead = self._told_ahead(prepared.payload())
+        replies = self._rung_in_one_go(Kind.NULL, _short_calls([prepared] * group), ahead)
+        return min(reply.ns for reply in replies)
+
     def round_trip(self, prepared: Prepared) -> int:
         """A call without the call."""
         return self._null_call(prepared, prepared.null_payload)
@@ -380,10 +419,14 @@ class Launch:
     def tell_ahead(self, prepared: Prepared) -> None:
         """Tell the runner what the arrays of inputs like this one are: it makes them before the clock runs, and only
         what they contain comes late. No submission is there yet, nor will it learn more than earlier calls told it."""
-        head = bytes(prepared.payload().parts[0][1])
-        if self._built is None or not self._built.native:
-            number = self._ahead.setdefault(head, len(self._ahead) + 1)
-            self.ring(Kind.AHEAD, head, ahead=number)
+        self._tell(bytes(prepared.payload().parts[0][1]))
+        if prepared.places:  # without destinations where an answer of another layout may be given
+            self._tell(values.head(prepared.packed))
+
+    def _tell(self, head: bytes) -> int:
+        self._ahead[head] = self._ahead.get(head, len(self._ahead) + 1)
+        self.ring(Kind.AHEAD, head, ahead=self._ahead[head])
+        return self._ahead[head]
 
     def _told_ahead(self, payload: destinations.Payload) -> int:
         """The number of a text that the runner was told, or 0."""
@@ -397,12 +440,83 @@ class Launch:
         ahead = self._told_ahead(payload) if late else 0
         return self.ring(Kind.CALL, payload, layout=prepared.layout, late=late, ahead=ahead)
 
+    # ------------------------------------------------------------------------------------------- several in one go
+
+    def calls_in_one_go(self, prepared: Sequence[Prepared]) -> list[Reply] | None:
+        """Several calls of one kind, one after another, without stopping the runner in between; up to the first that
+        has no answer. None where that can't be: where what a call's arrays are isn't known before. No input is in the
+        runner's reach before the answer to the one before has been copied."""
+        layout, calls = prepared[0].layout, _short_calls(prepared)
+        head = values.head(calls[0].whole)
+        if any(values.head(one.whole) != head for one in calls) or any(
+            one.layout.text() != layout.text() for one in prepared
+        ):
+            return None
+        if not (ahead := self._ahead.get(head, 0)):
+            return None
+        self.declare(layout)
+        return self._rung_in_one_go(Kind.CALL, calls, ahead, layout)
+
+    def _rung_in_one_go(
+        self, kind: Kind, calls: Sequence[_ShortCall], ahead: int, layout: layouts.Layout | None = None
+    ) -> list[Reply]:
+        end, first = self._link, calls[0]
+        size, out_size = len(first.whole), first.out_size
+        end.words(kind, size=size, layout=self._ids[layout.text()] if layout else 0, out_size=out_size, ahead=ahead)
+        end.room(out_size)
+        end.put(bytes(size))  # all that will be written to is there before the runner could take the memory for it
+        end.poison(out_size)
+        return self._in_one_go(kind, self._rung_awake, calls)
+
+    def _in_one_go(self, kind: Kind, rung: Callable[[_Call], Reply], calls: Sequence[_Call]) -> list[Reply]:
+        """Each of these in turn, up to the first that has no answer, in a runner that is stopped before and after."""
+        replies: list[Reply] = []
+        with self._theirs():
+            self._warmer.turn(self._core)
+            self._go_on()
+        for told in calls:
+            with self._theirs():  # also what comes between two calls: a time limit holds for all of them together
+                replies.append(rung(told))
+            if replies[-1].status != Status.OK:
+                break
+        with self._theirs():
+            self._stop()
+            self._rest()
+        self._collected(kind, self._last, 0, [], 0)  # nothing else was answered meanwhile
+        return replies
+
+    def _rest(self) -> None:
+        """Whatever goes on although its process is stopped has come to rest when this returns."""
+
+    def _rung_awake(self, told: _ShortCall) -> Reply:
+        """One of several calls in one go. Its answer is what was copied when it was reported done: in pieces whose
+        order nobody knows, so that whoever still writes then can't keep ahead of the copy. Its time ends with the copy:
+        what is written until then isn't for nothing. A null call's does, too."""
+        end, token, out = self._link, self._link.token().to_bytes(8, "little"), memoryview(bytearray(told.out_size))
+        pieces = _pieces(out)
+        allowed_s = self._allowance.left(start=self.starts)
+        try:
+            end.poison(told.out_size, told.laid)
+            slept_in_ns = self._waking.counts(self._wake(allowed_s, awake=True))
+            start_ns = time.perf_counter_ns()
+            os.pwrite(end.input, told.whole, 0)
+            for at, part in told.laid:
+                os.pwrite(end.out, part, at)
+            os.pwrite(end.bell, token, runner_link.GO)
+        except OSError:  # its memory was there
+            raise Rejected("violation", "the submission took the memory of the link's files away") from None
+        self._answered(token, start_ns, allowed_s)
+        is_whole, ns = end.read_pieces(pieces), time.perf_counter_ns() - start_ns
+        if not is_whole:
+            raise Rejected("violation", "the submission changed the size of the link's files")
+        return self._said(token, ns + slept_in_ns, out)
+
     def by_hand(self, prepared: Prepared) -> bytes:
         """The input for calls that aren't judged."""
         return bytes(prepared.packed)
 
-    def keep(self, index: int) -> None:
-        """The last call counts."""
+    def keep(self, index: int, back: int = 1) -> None:
+        """The last call counts, or one that was made so many calls ago."""
 
     def take_back(self, counts: Mapping[int, int]) -> None:
         """Of each case, only so many of the calls that counted until now count."""
@@ -424,6 +538,22 @@ class Launch:
             self._built.clear(self.runner.folder, self.runner.work)
         self._allowance.cleanup_s += time.monotonic() - began
         return text
+
+
+def _short_calls(prepared: Sequence[Prepared]) -> list[_ShortCall]:
+    told = ((one.payload(), one.layout.size) for one in prepared)
+    return [
+        _ShortCall(whole=payload.joined(), laid=payload.laid, out_size=max(size, payload.room))
+        for payload, size in told
+    ]
+
+
+def _pieces(out: memoryview) -> list[tuple[int, memoryview]]:
+    """The parts of this memory, in an order that nobody can know, and where each begins."""
+    step = max(PIECE, -(-len(out) // PIECES))
+    found = [(at, out[at : at + step]) for at in range(0, len(out), step)]
+    _DICE.shuffle(found)
+    return found
 
 
 def _places(size: int) -> list[int]:

@@ -53,7 +53,11 @@ class Launches:
         from kbslurm_eval.judge import ranks_launch
 
         return ranks_launch.RanksLaunch(
-            self._run.runners, allowance, self._run.heartbeat, group=self._run.reference.group
+            self._run.runners,
+            allowance,
+            self._run.heartbeat,
+            group=self._run.reference.group,
+            devices=self._run.rank_devices,
         )
 
     def start_loaded(self, name: PhaseName, allowance: Allowance) -> Launch:

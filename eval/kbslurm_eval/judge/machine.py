@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import platform
 import shutil
@@ -9,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+CGROUP = Path("/sys/fs/cgroup")
 
 
 def facts() -> dict[str, Any]:
@@ -28,6 +32,21 @@ def facts() -> dict[str, Any]:
     if gpus := _gpus():
         found["gpus"] = gpus
     return found
+
+
+def cores() -> int:
+    """How many cores this job may use at the same time."""
+    return max(1, math.floor(min(len(os.sched_getaffinity(0)), _share())))
+
+
+def _share() -> float:
+    """How many cores' time the control group allows; infinity where it doesn't say."""
+    for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        with contextlib.suppress(OSError, ValueError):
+            text = " ".join((CGROUP / name).read_text(encoding="ascii") for name in names)
+            quota, period = map(int, text.split())
+            return quota / period if quota > 0 else math.inf
+    return math.inf
 
 
 def _cpu() -> str:

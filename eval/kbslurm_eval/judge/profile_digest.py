@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kbslurm_eval.judge import profile_tables as tables
-from kbslurm_eval.judge.profile_tables import STALL, Launch
+from kbslurm_eval.judge.profile_tables import STALL, Launch, SourceLine
 from kbslurm_eval.judge.replies import as_one_line, clean
 from kbslurm_eval.shared.wire import (
     KERNELS_CAP,
@@ -25,6 +25,7 @@ from kbslurm_eval.shared.wire import (
 
 BUSY_PCT = 60.0  # Nsight Compute's own bound: below it neither side is what limits a kernel
 HINTS_MOST, NAME_SHOWN, STALLS_SHOWN = 4, 70, 5
+LINES_MOST, LINE_SHOWN = 3, 100
 SMALL_NS, MANY_CALLS = 10_000.0, 50  # operators that are shorter than what it takes to start them
 COPIES = re.compile(r"memcpy|copy_|aten::to\b|aten::_to_copy|aten::item|aten::contiguous|dtoh|htod", re.IGNORECASE)
 
@@ -91,9 +92,16 @@ def without(*, benchmark: int, spec: str, tool: ProfileTool, trouble: str) -> Pr
 
 
 def digest(
-    *, benchmark: int, spec: str, tool: ProfileTool, launches: Sequence[Launch], advised: Sequence[Launch] = ()
+    *,
+    benchmark: int,
+    spec: str,
+    tool: ProfileTool,
+    launches: Sequence[Launch],
+    advised: Sequence[Launch] = (),
+    source: Sequence[SourceLine] = (),
 ) -> ProfileDigest:
-    """What these launches came to. `advised`: the same launches in a table that carries a profiler's advice."""
+    """What these launches came to. `advised`: the same launches in a table that carries a profiler's advice. `source`:
+    the author's lines with their samples."""
     kernels = _together(launches)
     if not kernels:
         trouble = "the profiler's tables name no kernel: none ran in the profiled calls, or none could be read"
@@ -102,6 +110,7 @@ def digest(
     match tool:
         case "ncu":
             limits, hints = _of_counters(kernels, total), _advice(kernels[0], advised or launches)
+            hints += _hot_lines(source)
         case "rocprof":
             limits, hints = _of_trace(kernels, total, launches), []
         case "torch":
@@ -273,6 +282,16 @@ def _advice(top: _Kernel, launches: Sequence[Launch]) -> list[str]:
                 found[one.rule] = (gain, one.text)
     ranked = sorted(found.items(), key=lambda item: (-item[1][0], item[0]))[:HINTS_MOST]
     return [f"Nsight Compute{f' (up to {gain:.3g} %)' if gain >= 0 else ''}: {text}" for _, (gain, text) in ranked]
+
+
+def _hot_lines(source: Sequence[SourceLine]) -> list[str]:
+    """The author's lines at which warps were seen most, of the launch that took longest."""
+    total = sum(line.samples for line in source)
+    return [
+        f"{_percent(line.samples / total)} of the samples are at {line.file or 'the source'}:{line.number}: "
+        f"{cut(line.text, LINE_SHOWN)}"
+        for line in source[:LINES_MOST]
+    ]
 
 
 def _of_trace(kernels: Sequence[_Kernel], total: float, launches: Sequence[Launch]) -> list[str]:

@@ -86,6 +86,7 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "warp cycles per issued instruction": ("cycles_per_instruction", _PLAIN),
 }
 STALL = "stall_"
+SAMPLES = "Warp Stall Sampling (All Samples)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +116,36 @@ def nsight(blob: bytes) -> list[Launch]:
     if not head:
         return []
     return _by_rows(head, rows) if "Metric Name" in head else _by_columns(head, rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceLine:
+    """A line of a submission and how often warps were seen there. `file`: its name, where the table tells it."""
+
+    file: str
+    number: int
+    text: str
+    samples: float
+
+
+def nsight_source(blob: bytes) -> list[SourceLine]:
+    """The author's lines in a table of `ncu --page source --csv`, most samples first; none where there is only machine
+    code. The table has a block for each file: its path, then a head, then lines, with machine code between them."""
+    found: list[SourceLine] = []
+    text = blob.decode("utf-8", "replace").replace("\0", "")
+    head: dict[str, int] = {}
+    file = ""
+    for row in _rows(io.StringIO(text)):
+        if row[0].strip().rstrip(":") in ("File Path", "File Name", "Source File") and len(row) > 1:
+            file, head = row[1].replace("\\", "/").rpartition("/")[2], {}
+        elif "Source" in row and SAMPLES in row:
+            head = {name.strip(): at for at, name in reversed(list(enumerate(row)))}
+        elif "Line No" in head:
+            number_of, samples = number(_cell(row, head, "Line No")), number(_cell(row, head, SAMPLES))
+            if number_of is not None and samples:
+                line = SourceLine(file=file, number=int(number_of), text=_cell(row, head, "Source"), samples=samples)
+                found.append(line)
+    return sorted(found, key=lambda one: (-one.samples, one.file, one.number))
 
 
 def rocprof_trace(blob: bytes) -> list[Launch]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbslurm_eval.judge import profile_digest
+from kbslurm_eval.judge import profile_digest, profile_tables
 from kbslurm_eval.judge.rank_reference import PreparedRanks
 from kbslurm_eval.judge.ranks_launch import RanksLaunch
 from kbslurm_eval.judge.reference import Case, Prepared
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kbslurm_eval.judge.launch import Launch
 
 CALLS = 5
+SOURCE_VIEW = "profile.source.csv"
 COUNTED_CALLS = 1  # a kernel is run again for each group of counters, some forty times
 CASES = 2  # the last ones, since the last counts in most problems
 RANKS = 2
@@ -133,8 +134,9 @@ def profile_around(launch: Launch, prepared: Prepared, files: ProfileFiles, tool
         trouble = profile_digest.trouble_in(log, tool)
         digest = profile_digest.without(benchmark=case.index, spec=case.spec, tool=tool, trouble=trouble)
     else:
+        source = profile_tables.nsight_source(found.get(SOURCE_VIEW, b""))
         digest = profile_digest.digest(
-            benchmark=case.index, spec=case.spec, tool=tool, launches=launches, advised=advised
+            benchmark=case.index, spec=case.spec, tool=tool, launches=launches, advised=advised, source=source
         )
     files.tell(digest)
     files.say(f"benchmark-{case.index} ({case.spec}), {tool}:\n{profile_digest.in_words(digest)}")

@@ -282,7 +282,7 @@ class _OneRank:
             case "verify":
                 self._reference.verify(prepared)
             case "answer":
-                self._reference.answer(prepared.packed)
+                self._reference.answer(prepared)
             case "read":
                 try:
                     self._output = prepared.layout.read(blob)

@@ -22,9 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from kbslurm_eval.cage.runners import Runners
+from kbslurm_eval.device import driver
 from kbslurm_eval.judge.buffers import BUFFERS
 from kbslurm_eval.judge.heartbeat import Heartbeat
 from kbslurm_eval.judge.launch import LATE_CAP, SPIN_NS, START_S, Allowance, Launch
+from kbslurm_eval.judge.rank_devices import RankDevices
 from kbslurm_eval.judge.rank_reference import PreparedRanks, RankReference, free_port
 from kbslurm_eval.judge.reference import Case, Prepared
 from kbslurm_eval.judge.replies import Rejected, Reply, claimed, with_last_line
@@ -53,12 +55,23 @@ class RankReplies:
 class RanksLaunch(Launch):
     """One runner that holds all ranks, and the judge's conversation with each."""
 
-    def __init__(self, runners: Runners, allowance: Allowance, heartbeat: Heartbeat, *, group: str) -> None:
-        self._world, self._group = runners.ranks, group
+    def __init__(
+        self,
+        runners: Runners,
+        allowance: Allowance,
+        heartbeat: Heartbeat,
+        *,
+        group: str,
+        devices: RankDevices | None = None,
+    ) -> None:
+        self._world, self._group, self._devices = runners.ranks, group, devices
+        if devices is not None:
+            devices.prepare()
         self._ends: list[JudgeEnd] = []
         self._lasts = [bytes(8)] * self._world
         self._numbers: list[dict[str, int]] = [{} for _ in range(self._world)]
         self._nothing: dict[int, list[bytes]] = {}
+        self._heads: list[dict[bytes, int]] = [{} for _ in range(self._world)]
         self._unanswered: list[int] = []
         self._failed_at_ns: int | None = None
         super().__init__(runners, allowance, heartbeat)
@@ -103,24 +116,28 @@ class RanksLaunch(Launch):
         *,
         layouts: Sequence[layouts.Layout] = (),
         late: bool = False,
+        aheads: Sequence[int] = (),
         limit_s: float | None = None,
     ) -> RankReplies:
         """One message to every rank and all their answers; the time between counts from the first that could know its
-        input to the last that answered."""
+        input to the last that answered. `aheads`: what each rank's arrays are, where all were told that before."""
         sizes = [layout.size for layout in layouts] or [0] * self._world
         tokens = [end.token().to_bytes(8, "little") for end in self._ends]
         for rank, end in enumerate(self._ends):
             known = self._numbers[rank].get(layouts[rank].text(), 0) if layouts else 0
-            end.words(kind, size=len(payloads[rank]), layout=known, out_size=sizes[rank])
+            ahead = aheads[rank] if aheads else 0
+            end.words(kind, size=len(payloads[rank]), layout=known, out_size=sizes[rank], ahead=ahead)
             if sizes[rank]:
                 end.room(sizes[rank])
                 end.poison(sizes[rank])
         allowed_s = self._allowance.left(start=self.starts) if limit_s is None else limit_s
         before_ns = time.perf_counter_ns()
         slept_in_ns = 0
+        if kind in (Kind.CALL, Kind.NULL):
+            self._flush()
         self._warmer.turn(self._core)
         if late:
-            slept_in_ns = self._slept_in(self._wake_all(allowed_s))
+            slept_in_ns = self._waking.counts(self._wake_all(allowed_s))
             start_ns = time.perf_counter_ns()
             for end, payload, token in zip(self._ends, payloads, tokens, strict=True):
                 os.pwrite(end.input, payload, 0)
@@ -147,6 +164,40 @@ class RanksLaunch(Launch):
         parts = [self._taken(rank, tokens[rank], sizes[rank], first[rank], ns) for rank in range(self._world)]
         return RankReplies(ns=ns, parts=tuple(parts))
 
+    def _flush(self) -> None:
+        """Nothing that a rank left in its device's cache is there any more; all of them are stopped."""
+        if self._devices is None:
+            return
+        try:
+            self._devices.flush()
+        except driver.DriverError as error:
+            raise Rejected("error", f"a device failed: {error}", "a device failed") from None
+
+    def _is_late(self, prepared: Prepared) -> bool:
+        """Whether its inputs are written to ranks that are awake. Not where caches were flushed: whoever is awake
+        could fill them again."""
+        assert isinstance(prepared, PreparedRanks)
+        flushed = self._devices is not None and not self._devices.why_not
+        return not flushed and sum(len(part.packed) for part in prepared.parts) <= LATE_CAP
+
+    def tell_ahead(self, prepared: Prepared) -> None:
+        """Tell each rank what its arrays are."""
+        assert isinstance(prepared, PreparedRanks)
+        if not self._is_late(prepared):
+            return
+        heads = [values.head(part.packed) for part in prepared.parts]
+        aheads = [known.setdefault(head, len(known) + 1) for known, head in zip(self._heads, heads, strict=True)]
+        self.ring_all(Kind.AHEAD, heads, aheads=aheads)
+
+    def _aheads(self, prepared: Prepared) -> list[int]:
+        """The numbers by which the ranks know what this call's arrays are; empty if one of them doesn't."""
+        assert isinstance(prepared, PreparedRanks)
+        if not any(self._heads):
+            return []
+        each = zip(self._heads, prepared.parts, strict=True)
+        found = [known.get(values.head(part.packed), 0) for known, part in each]
+        return found if all(found) else []
+
     def _taken(self, rank: int, token: bytes, size: int, first: list[tuple[int, bytes]], ns: int) -> Reply:
         """One rank's answer, if nothing has changed since it was given."""
         end = self._ends[rank]
@@ -159,19 +210,17 @@ class RanksLaunch(Launch):
             raise Rejected("violation", "the output was still being written after it was reported done")
         self._lasts[rank] = token
         status, text = end.status()
-        end.clear_text()
+        if text:
+            end.clear_text()
         return Reply(ns=ns, status=status, text=text, out=out)
 
     def _wake_all(self, allowed_s: float) -> int:
-        self._awake += 1
-        word = self._awake.to_bytes(8, "little")
-        for end in self._ends:
-            os.pwrite(end.bell, word, runner_link.PING)
+        words = {end: end.ping() for end in self._ends}
         began = time.perf_counter_ns()
         self._go_on()
         left = list(self._ends)
         over = self._wait(
-            lambda: _drop(left, lambda end: os.pread(end.bell, 8, runner_link.AWAKE) == word), began, allowed_s
+            lambda: _drop(left, lambda end: os.pread(end.bell, 8, runner_link.AWAKE) == words[end]), began, allowed_s
         )
         return over - began
 
@@ -183,6 +232,8 @@ class RanksLaunch(Launch):
             found = os.pread(bells[rank], 8, runner_link.DONE)
             if found == lasts[rank]:
                 return False
+            if found != tokens[rank]:  # some of its bytes may be of the one before, at first
+                found = os.pread(bells[rank], 8, runner_link.DONE)
             if found != tokens[rank]:
                 raise Rejected("violation", "the submission answered for a call that wasn't made")
             return True
@@ -254,7 +305,7 @@ class RanksLaunch(Launch):
 
     def load(self, manifest: Manifest) -> Reply:
         """Hand the submission to every rank. The first failure stands for all."""
-        self._lose_patience()
+        self._waking.end()
         asked = []
         for rank in range(self._world):
             told = self._handed(manifest)
@@ -268,15 +319,22 @@ class RanksLaunch(Launch):
 
     def round_trip(self, prepared: Prepared) -> int:
         """The round trip to all ranks, without the call."""
-        return self.ring_all(Kind.NULL, self._nothings(prepared), late=_is_late(prepared)).ns
+        return self._null_in_all(prepared, self._nothings(prepared))
 
     def bare_null(self, prepared: Prepared) -> int:
         """The same, with the same number of bytes but nothing to decode."""
         payloads = [values.pack(None).ljust(len(payload), b"\0") for payload in self._nothings(prepared)]
-        return self.ring_all(Kind.NULL, payloads, late=_is_late(prepared)).ns
+        return self._null_in_all(prepared, payloads)
 
-    def _nothings(self, prepared: Prepared) -> list[bytes]:
+    def _null_in_all(self, prepared: Prepared, payloads: Sequence[bytes | memoryview]) -> int:
+        late = self._is_late(prepared)
+        aheads = self._aheads(prepared) if late and prepared.ahead else ()
+        return self.ring_all(Kind.NULL, payloads, late=late, aheads=aheads).ns
+
+    def _nothings(self, prepared: Prepared) -> Sequence[bytes | memoryview]:
         assert isinstance(prepared, PreparedRanks)
+        if prepared.ahead:
+            return [part.packed for part in prepared.parts]
         index = prepared.case.index
         if index not in self._nothing:
             self._nothing[index] = prepared.reference.nothings(prepared)
@@ -286,9 +344,10 @@ class RanksLaunch(Launch):
         """One call of the submission in every rank."""
         self.declare_all(prepared)
         layouts = [part.layout for part in prepared.parts]
-        return self.ring_all(
-            Kind.CALL, [part.packed for part in prepared.parts], layouts=layouts, late=_is_late(prepared)
-        )
+        late = self._is_late(prepared)
+        packed = [part.packed for part in prepared.parts]
+        aheads = self._aheads(prepared) if late else ()
+        return self.ring_all(Kind.CALL, packed, layouts=layouts, late=late, aheads=aheads)
 
     def close(self) -> str:
         """End it. Returns what it wrote."""
@@ -296,11 +355,6 @@ class RanksLaunch(Launch):
             end.close()
         self._ends = []
         return super().close()
-
-
-def _is_late(prepared: Prepared) -> bool:
-    assert isinstance(prepared, PreparedRanks)
-    return sum(len(part.packed) for part in prepared.parts) <= LATE_CAP
 
 
 def _drop(left: list[Any], good: Callable[[Any], bool]) -> bool:

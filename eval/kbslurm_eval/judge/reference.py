@@ -22,14 +22,17 @@ import time
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kbslurm_eval.device import cuda_on_cpu
-from kbslurm_eval.judge import output_checks
+from kbslurm_eval.device import cuda_on_cpu, driver
+from kbslurm_eval.judge import counted_work, output_checks
 from kbslurm_eval.judge.buffers import BUFFERS
 from kbslurm_eval.judge.kept_inputs import KeptInput
 from kbslurm_eval.shared import claimed_layout, destinations, layouts, recorded, values
 from kbslurm_eval.shared.wire import Manifest
+
+if TYPE_CHECKING:
+    from kbslurm_eval.judge.device_memory import Answered, DeviceMemory, Piece
 
 LEAST_KEPT, KEPT_CAP = 1 << 20, 2 << 30  # inputs that are the same each time, by their size and all together
 NULL_WHOLE_CAP = 4 << 20  # of larger inputs a null call writes no array
@@ -66,24 +69,35 @@ class Prepared:
     exact: bool
     places: destinations.Places = field(default_factory=dict)
     kept: bool = False  # the same input is used again
+    image: Piece | None = None  # what of it is on the device, in memory of the judge's
+    away: int = 0  # how much that is
     ahead: bool = False  # what its arrays are can be told before a call; null calls then have nothing to make
 
     def hollow(self) -> Prepared:
         """What null calls of its kind need: of a large input not what its arrays contain, which takes no memory."""
         size = len(self.packed)
         if size <= NULL_WHOLE_CAP or _has_objects(values.tree(self.packed)):
-            return replace(self, expected=None)
+            return replace(self, expected=None, image=None)
         start = struct.unpack_from("<QQ", self.packed, 0)[1]
         nothing = memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
         nothing[:start] = self.packed[:start]
-        return replace(self, packed=nothing, expected=None)
+        return replace(self, packed=nothing, expected=None, image=None)
 
     @property
     def array_bytes(self) -> int:
         """What a call has to move at least, if it needs all of its input: its arrays once, and its output once."""
         start: int = struct.unpack_from("<QQ", self.packed, 0)[1]
         given_to_write = sum(size for _, size in self.places.values())
-        return max(0, len(self.packed) - start - given_to_write) + self.layout.least_bytes
+        there = 0 if self.image is None else self.image.held
+        skipped = given_to_write + counted_work.gaps(self.packed)
+        return max(0, len(self.packed) - start + there - skipped) + self.layout.least_bytes
+
+    def operations(self, name: str) -> int:
+        """How many this operation needs with these shapes; ProblemTrouble if they aren't its own."""
+        try:
+            return counted_work.operations(name, self.packed, self.layout.tree)
+        except counted_work.DoesntFit as error:
+            raise ProblemTrouble(f"`flops: shapes({name})`, for the case {self.case.spec!r}: {error}") from None
 
     @functools.cached_property
     def null_payload(self) -> destinations.Payload:
@@ -126,9 +140,11 @@ class Reference:
         *,
         no_device: bool = False,
         keeps: bool = True,
+        memory: DeviceMemory | None = None,
     ) -> None:
         """With `no_device` the problem's own code doesn't use the device, which belongs to the submission alone. With
-        `keeps` large inputs that are the same under every seed are made once."""
+        `keeps` large inputs that are the same under every seed are made once. `memory`: the judge's on the device."""
+        self._memory = memory
         self._one_file = manifest.style == "one-file"
         self._open = manifest.config.get("outputs") == "check"
         self._layouts: dict[tuple[int, bytes], tuple[layouts.Layout, destinations.Places]] = {}
@@ -208,9 +224,15 @@ class Reference:
         finally:
             self.spent.generation_s += time.perf_counter() - began
 
-    def answer(self, packed: bytes | memoryview) -> Any:
+    def answer(self, prepared: Prepared) -> Any:
         """The reference's answer to a fresh copy of this input; None where it has none."""
-        return self._answered(_copied(packed))
+        return self._answered(self._copied(prepared.packed, prepared.image))
+
+    def read(self, layout: layouts.Layout, out: bytes | bytearray | memoryview, there: Answered | None) -> Any:
+        """The output of a call, or Misfit. `there`: what of it was on the device, where the layout says so."""
+        if there is None and self._memory is not None:
+            there = self._memory.answered(None)
+        return layout.read(out, there)
 
     def _answered(self, data: Any) -> Any:
         if self._answer is None:
@@ -225,7 +247,7 @@ class Reference:
 
     def answer_again(self, prepared: Prepared) -> None:
         """Run the reference again on this input; its duration is the reference's pace."""
-        self.answer(prepared.packed)
+        self.answer(prepared)
 
     def close(self) -> None:
         """End what is still running. Python code runs here; compiled code has its own process."""
@@ -235,7 +257,8 @@ class Reference:
     def prepare(self, case: Case, seed: int | None, *, exact: bool = False) -> Prepared:
         """Everything about a call that the judge must know beforehand."""
         try:
-            packed, kept = self._packed(case, seed)
+            packed, image, kept = self._packed(case, seed)
+            away = 0 if image is None else image.size
             # the text before the blocks names every type and shape: the same text, the same layout, until one call
             # shows otherwise
             key = (case.index, values.text(packed))
@@ -243,8 +266,8 @@ class Reference:
             if known is not None:
                 layout, places = known
                 return Prepared(case=case, packed=packed, layout=layout, expected=None, exact=False, places=places,
-                                kept=kept)  # fmt: skip
-            data = _copied(packed)
+                                kept=kept, image=image, away=away)  # fmt: skip
+            data = self._copied(packed, image)
             expected = self._answered(data)
             layout = layouts.Layout.of(expected) if self.answers else claimed_layout.ANY
             places = (
@@ -255,28 +278,48 @@ class Reference:
         if len(self._layouts) < 10_000:
             self._layouts[key] = layout, places
         return Prepared(
-            case=case, packed=packed, layout=layout, expected=expected, exact=True, places=places, kept=kept
-        )
+            case=case, packed=packed, layout=layout, expected=expected, exact=True, places=places, kept=kept,
+            image=image, away=away,
+        )  # fmt: skip
 
-    def _packed(self, case: Case, seed: int | None) -> tuple[bytes | memoryview, bool]:
-        """This case's input, packed, and whether it is the same each time: one that two seeds don't change is kept."""
+    def _packed(self, case: Case, seed: int | None) -> tuple[bytes | memoryview, Piece | None, bool]:
+        """This case's input, packed, what of it is on the device, and whether it is the same each time: one that two
+        seeds don't change is kept."""
         key = repr(sorted(case.params.items()))
         seen = self._inputs.get(key)
         if seen is not None and seen.is_fixed and seed is not None:
-            return seen.packed, True
-        packed = values.pack_into(self.input(case, seed), BUFFERS.room)
-        if not self._keeps or seed is None or len(packed) < LEAST_KEPT:
-            return packed, False
+            return seen.packed, seen.image, True
+        packed, image = self._pack(self.input(case, seed))
+        size = len(packed) + (0 if image is None else image.size)
+        if not self._keeps or seed is None or size < LEAST_KEPT:
+            return packed, image, False
         if seen is None:
             seen = self._inputs[key] = KeptInput()
-        held = sum(len(one.packed) for one in self._inputs.values() if one is not seen)
-        return packed, seen.look(packed, seed, room=held + len(packed) <= KEPT_CAP)
+        held = sum(one.size for one in self._inputs.values() if one is not seen)
+        return packed, image, seen.look(packed, seed, room=held + size <= KEPT_CAP, image=image)
+
+    def _pack(self, value: Any) -> tuple[memoryview, Piece | None]:
+        if self._memory is None:
+            return values.pack_into(value, BUFFERS.room), None
+        image = self._memory.image()
+        try:
+            return values.pack_into(value, BUFFERS.room, image), image.filled()
+        except driver.DriverError as error:
+            raise ProblemTrouble(f"the device can't hold an input: {error}") from None
+
+    def _copied(self, packed: bytes | memoryview, image: Piece | None, *, last: bool = False) -> Any:
+        """The value in a fresh copy of these bytes; if they are used for the `last` time, in themselves."""
+        mine = image if last or image is None else image.copy()
+        here = None if self._memory is None else self._memory.arrays(mine)
+        if last and type(packed) is memoryview:
+            return values.unpack(packed, here=here)
+        return values.unpack(BUFFERS.copy(packed), here=here)
 
     def layout_moved(self, prepared: Prepared) -> bool:
         """Whether the layout that was assumed for this input isn't the one that its own reference answer has."""
         if prepared.exact or not self.answers:
             return False
-        moved = layouts.Layout.of(self.answer(prepared.packed)) != prepared.layout
+        moved = layouts.Layout.of(self.answer(prepared)) != prepared.layout
         if moved:
             self._moving.add(prepared.case.index)
         return moved
@@ -285,9 +328,9 @@ class Reference:
         """ProblemTrouble unless the reference's answer passes its own check; without an answer nothing is asked."""
         if not self.answers:
             return
-        expected = self.answer(prepared.packed) if prepared.expected is None else prepared.expected
+        expected = self.answer(prepared) if prepared.expected is None else prepared.expected
         try:
-            good, said = self._verdict(prepared, expected, self.answer(prepared.packed) if self._one_file else None)
+            good, said = self._verdict(prepared, expected, self.answer(prepared) if self._one_file else None)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code
             raise ProblemTrouble(f"check_implementation failed on the reference's own answer: {_said(error)}") from None
         if not good:
@@ -298,21 +341,25 @@ class Reference:
     def check(self, prepared: Prepared, output: Any, *, last: bool = False) -> tuple[bool, str]:
         """Whether the output is right, and what the check says about it. `last`: nobody needs the input any more, and
         the check, which may write to what it is given, gets it instead of a copy."""
-        finite = not self.answers or output_checks.finite(output)
         try:
+            finite = not self.answers or output_checks.finite(self._seen(output))
             good, said = self._verdict(prepared, output, prepared.expected, last=last and finite and not prepared.kept)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code, brought to this by an output
             return False, f"the check failed on this output: {_said(error)}"
         if not good or finite:
             return good, said
         # comparisons with NaN are false, so many checks that look for errors find none
-        expected = self.answer(prepared.packed) if prepared.expected is None else prepared.expected
+        expected = self.answer(prepared) if prepared.expected is None else prepared.expected
         try:
-            if output_checks.finite_where(output, expected):
+            if output_checks.finite_where(self._seen(output), self._seen(expected)):
                 return True, said
-        except (TypeError, ValueError, AttributeError):  # it isn't even made like the reference's
+        except Exception:  # noqa: BLE001 - it isn't even made like the reference's
             pass
         return False, "a number isn't finite where the reference's are"
+
+    def _seen(self, value: Any) -> Any:
+        """The value with its numbers where they can be looked at."""
+        return value if self._memory is None else self._memory.seen(value)
 
     def _timed(self, check: Callable[..., Any], *given: Any) -> Any:
         began = time.perf_counter()
@@ -330,7 +377,7 @@ class Reference:
         if not self.answers:
             return None
         try:
-            expected = self.answer(prepared.packed) if prepared.expected is None else prepared.expected
+            expected = self.answer(prepared) if prepared.expected is None else prepared.expected
             if not output_checks.differs(output, expected):
                 return 0
             factor, until = 1, time.monotonic() + MARGIN_S
@@ -348,12 +395,15 @@ class Reference:
 
     def _verdict(self, prepared: Prepared, output: Any, expected: Any, *, last: bool = False) -> tuple[bool, str]:
         if self._tolerance is not None:
-            right = self._answered(_copied(prepared.packed, last=last)) if expected is None else expected
+            right = expected
+            if right is None:
+                right = self._answered(self._copied(prepared.packed, prepared.image, last=last))
             found = self._timed(output_checks.difference, output, right, self._tolerance)
         elif self._one_file:
             found = self._timed(self._check, output, expected)
         else:
-            found = self._timed(self._check, _copied(prepared.packed, last=last), output)
+            given = self._copied(prepared.packed, prepared.image, last=last)
+            found = self._timed(self._check, given, output)
         if isinstance(found, tuple) and len(found) == 2:
             return bool(found[0]), str(found[1] or "")
         if isinstance(found, str):
@@ -376,13 +426,6 @@ def _has_objects(node: Any) -> bool:
             return any(_has_objects(item) for _, item in pairs)
         case _:
             return False
-
-
-def _copied(packed: bytes | memoryview, *, last: bool = False) -> Any:
-    """The value in a fresh copy of these bytes; if they are used for the `last` time, in themselves."""
-    if last and type(packed) is memoryview:
-        return values.unpack(packed)
-    return values.unpack(BUFFERS.copy(packed))
 
 
 def _defines(module: types.ModuleType, names: Sequence[str]) -> bool:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from kbslurm_eval.shared import claimed_layout
+from kbslurm_eval.shared import claimed_layout, layouts
 from kbslurm_eval.shared.runner_link import Status
 from kbslurm_eval.shared.wire import (
     LOG_CAP,
     VerdictName,
 )
+
+if TYPE_CHECKING:
+    from kbslurm_eval.judge.device_memory import Answered
 
 MESSAGE_CAP = 1_000
 
@@ -31,6 +34,8 @@ class Reply:
     status: int
     text: str
     out: bytes | bytearray | memoryview
+    layout: layouts.Layout | None = None  # what `out` is, where it isn't the layout that was asked for
+    there: Answered | None = None  # what of the answer is on the device
 
 
 def claimed(reply: Reply) -> Rejected:

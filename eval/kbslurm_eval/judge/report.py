@@ -24,6 +24,11 @@ def report_of(run: RunState, verdict: VerdictName, reason: str, started: int) ->
         results.facts.update(run.device.told())
         if found := run.device.evidence():
             results.facts.setdefault("evidence", {}).update(found)
+    if run.rank_devices is not None:
+        results.flags += run.rank_devices.clocks.flags()
+        results.facts.update(run.rank_devices.told())
+        if found := run.rank_devices.clocks.evidence():
+            results.facts.setdefault("evidence", {}).update(found)
     if manifest.mode != "test":
         results.facts.setdefault("caches", {"flushed_bytes": 0, "why": NOT_ON_A_PROCESSOR})
     launched = results.launches > 0

@@ -9,7 +9,7 @@ from typing import Any
 from kbslurm_eval.cage.runners import CantStart
 from kbslurm_eval.device import call_parts, driver
 from kbslurm_eval.judge import clock_watch
-from kbslurm_eval.judge.ranks import world_of
+from kbslurm_eval.judge.device_memory import DeviceMemory, Piece
 from kbslurm_eval.judge.reference import Prepared
 from kbslurm_eval.shared.wire import Manifest
 
@@ -36,6 +36,8 @@ class RunDevice:
     cold: bool = False
     flushes: int = 0
     clocks: clock_watch.ClockWatch = field(default_factory=clock_watch.ClockWatch)
+    kept: dict[int, tuple[object, Piece]] = field(default_factory=dict)  # by case: an input that is on the device
+    _memory: DeviceMemory | None = None
     _device: driver.Device | None = None
     _flushed: driver.Memory | None = None
 
@@ -53,11 +55,18 @@ class RunDevice:
         """Whether a call like this needs the device, and how much of its memory."""
         place, found = (
             call_parts.split_layout(prepared.layout, self.choice),
-            call_parts.split_input(prepared.packed, self.choice),
+            call_parts.split_input(prepared.packed, self.choice, away=prepared.away),
         )
         self.needed = self.needed or place is not None or found is not None
         mine = (0 if found is None else found.size, 0 if place is None else place.size)
         self.sizes = (max(mine[0], self.sizes[0]), max(mine[1], self.sizes[1]))
+
+    def finish(self) -> None:
+        """Wait until what this process gave the device is done: a kernel's launch returns long before its end. Not
+        where the submission has the device alone: the reference doesn't use it, and a context here would keep the
+        runner out."""
+        if self.needed and not self.alone:
+            self.device().synchronize()
 
     def device(self) -> driver.Device:
         """The judge's own context; CantStart when there is none to be had."""
@@ -76,6 +85,34 @@ class RunDevice:
         self._device.enter()
         return self._device
 
+    @property
+    def memory(self) -> DeviceMemory:
+        """The judge's memory there."""
+        if self._memory is None:
+            self._memory = DeviceMemory(self.device, lambda: self.shares)
+        return self._memory
+
+    def reserve(self) -> None:
+        """Have the memory that the judge needs for a call: for an input, for reference and check, for answers."""
+        into, out = self.sizes
+        self.memory.reserve((into, into, into, out, out))
+
+    def staged(self, prepared: Prepared, found: call_parts.SplitInput) -> Piece | None:
+        """The part of an input that the host has, on the device but out of everybody's reach. One that is the same in
+        every call is brought there once in a run."""
+        if not found.blocks:
+            return None
+        index, first = prepared.case.index, found.blocks[0][0]
+        held, piece = self.kept.get(index, (None, None))
+        if piece is not None and held is prepared.packed:
+            return piece
+        piece = self.memory.room(found.size - first)
+        for at, part in found.pieces():
+            self.device().write(piece.at + at - first, part)
+        if prepared.kept:
+            self.kept[index] = prepared.packed, piece
+        return piece
+
     def _calibrate(self, device: driver.Device) -> None:
         """What the smallest piece of work takes on this device at rest."""
         scratch = device.allocate(4)
@@ -83,6 +120,11 @@ class RunDevice:
         device.free(scratch)
         self.busy_before = least > IDLE_NS
         self.idle_ns = max(IDLE_NS, 4 * least)
+
+    @property
+    def flushed(self) -> bool:
+        """Whether the caches are flushed before each call."""
+        return self._flushed is not None and not self.alone
 
     def flush(self) -> None:
         """Where the problem is timed cold, push everything out of the device's caches."""
@@ -166,6 +208,9 @@ class RunDevice:
 
     def close(self) -> None:
         """The context is given back."""
+        self.kept.clear()
+        if self._memory is not None and self._device is not None:
+            self._memory.close()
         if self._device is not None:
             self._device.close()
             self._device = None
@@ -177,8 +222,6 @@ def device_of(manifest: Manifest) -> tuple[RunDevice | None, str]:
     CantStart where the problem's arrays must lie on a device and there is none.
     """
     arrays = manifest.config.get("arrays") == "device"
-    if world_of(manifest) > 1:  # ranks copy their tensors themselves
-        return None, ""
     try:
         found = driver.found()
     except driver.DriverError as error:
@@ -193,5 +236,5 @@ def device_of(manifest: Manifest) -> tuple[RunDevice | None, str]:
         why = "the device's driver can't export memory to another process"
     choice = call_parts.DeviceChoice(arrays=arrays, native=manifest.lang == "cu", tensors=facts.exclusive)
     cold = manifest.config.get("cold") is True
-    clocks = clock_watch.watch(facts.kind, facts.pci)
+    clocks = clock_watch.watch(facts.kind, [facts.pci])
     return RunDevice(gpu=found, choice=choice, shares=not why, why=why, cold=cold, clocks=clocks), ""

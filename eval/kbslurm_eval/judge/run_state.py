@@ -16,6 +16,7 @@ from kbslurm_eval.shared.wire import BenchmarkResult, LaunchSamples, Manifest, P
 
 if TYPE_CHECKING:
     from kbslurm_eval.judge.profiling import ProfileFiles
+    from kbslurm_eval.judge.rank_devices import RankDevices
     from kbslurm_eval.judge.rank_reference import RankReference
     from kbslurm_eval.judge.run_device import RunDevice
 
@@ -61,6 +62,7 @@ class RunState:
     rival_allowances: dict[int, Allowance] = field(default_factory=dict)
     loaded_reference: Reference | RankReference | None = None
     device: RunDevice | None = None
+    rank_devices: RankDevices | None = None
     no_clocks: ClockWatch = field(default_factory=ClockWatch)
     began: float = field(default_factory=time.monotonic)
 
@@ -71,7 +73,9 @@ class RunState:
 
     @property
     def clocks(self) -> ClockWatch:
-        """The clocks of the device that is used, if one is."""
+        """The clocks of the device that is used, if one is, or of all that ranks use."""
+        if self.rank_devices is not None:
+            return self.rank_devices.clocks
         return self.device.clocks if self.device is not None and self.device.needed else self.no_clocks
 
     @property
@@ -101,3 +105,5 @@ class RunState:
             self.loaded_reference.close()
         if self.device is not None:
             self.device.close()
+        if self.rank_devices is not None:
+            self.rank_devices.close()

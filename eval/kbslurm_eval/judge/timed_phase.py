@@ -14,27 +14,17 @@ from dataclasses import dataclass, replace
 from kbslurm_eval.cage.runners import CantStart
 from kbslurm_eval.judge import clock_watch, finals
 from kbslurm_eval.judge.call_checks import CallChecks
-from kbslurm_eval.judge.launch import LATE_CAP, Allowance, Launch
+from kbslurm_eval.judge.call_plan import WARM_UPS, CallPlan
+from kbslurm_eval.judge.launch import Allowance, Launch
 from kbslurm_eval.judge.launches import Launches
-from kbslurm_eval.judge.reference import Case, Prepared, ProblemTrouble, Reference, Spent
+from kbslurm_eval.judge.reference import Case, Prepared, ProblemTrouble, Spent
 from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, clean, status_of
 from kbslurm_eval.judge.run_state import SECRET, RunState
-from kbslurm_eval.shared import timing, values
-from kbslurm_eval.shared.wire import PHASES, SAMPLES_CAP, BenchmarkResult, PhaseName
+from kbslurm_eval.shared import time_limits, timing
+from kbslurm_eval.shared.wire import BenchmarkResult, PhaseName
 
-WARM_UPS, NULLS, NULLS_DROPPED = 2, 10, 2
-TIMED_SHARE = 0.5  # of a run's whole time may go into the calls of timed phases, at the reference's pace
-COPIED_PER_S = 1e9  # bytes that the judge packs, writes, reads and compares, as slow as that may be
+NULLS, NULLS_DROPPED = 10, 2
 _DICE = random.SystemRandom()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pace:
-    """How long the trusted reference's answer to one case takes, and all else that each call of it needs."""
-
-    answer_s: float
-    around_s: float
-    pattern: Prepared
 
 
 class TimedPhase:
@@ -43,7 +33,7 @@ class TimedPhase:
     def __init__(self, run: RunState, launches: Launches, calls: CallChecks) -> None:
         self._run, self._launches, self._calls = run, launches, calls
         self._rivals: finals.Rivals | None = None
-        self._paces: dict[int, Pace] = {}
+        self._plan = CallPlan(run, calls)
         self._started_s = 0.0
 
     def measure(self, name: PhaseName, allowance: Allowance) -> Rejected | None:
@@ -53,19 +43,20 @@ class TimedPhase:
         cases = [Case(index=n, params=manifest.benchmarks[n]) for n in timed]
         if not cases:
             return None
-        launches = self._launch_count(name)
         began, self._started_s = time.perf_counter(), 0.0
         with self._starting():
             for case in cases:
-                if case.index not in self._paces:
-                    self._paces[case.index] = self._pace(name, case)
+                self._plan.learn(name, case)
         before = replace(self._run.reference.spent), self._run.results.called_ns
-        calls = {case.index: self._call_count(self._paces[case.index]) for case in cases}
+        launches = self._plan.launches(name)
+        calls = {case.index: self._plan.calls(case.index) for case in cases}
         self._run.results.budget[name] = {"launches": launches, "calls": [calls[case.index] for case in cases]}
-        self._run.heartbeat.enter(name, launches * (sum(calls.values()) + len(cases) * WARM_UPS))
+        steps = sum(self._plan.goes(case.index, calls[case.index]) for case in cases)
+        self._tell_fewer(name, launches)
+        self._run.heartbeat.enter(name, launches * steps)
         at = cases[0]
         fault: Rejected | None = None
-        sources = finals.rivals_of(manifest.config) if name == "ranked" else []
+        sources = time_limits.rivals_of(manifest.config) if name == "ranked" else []
         self._rivals = finals.Rivals(sources=sources) if sources else None
         longest = _Longest()
         number = 0
@@ -79,7 +70,7 @@ class TimedPhase:
                 number += 1
                 if name == "ranked" and number == manifest.budget.launches and self._rivals is None:
                     launches = self._launches_asked(timed, number)
-                    self._run.heartbeat.of += (launches - number) * (sum(calls.values()) + len(cases) * WARM_UPS)
+                    self._run.heartbeat.of += (launches - number) * steps
             self._run.results.budget[name]["launches"] = number
             self._tell_precision(name, timed, launches, number)
         except Rejected as rejected:
@@ -139,64 +130,11 @@ class TimedPhase:
             return replace(passed, status=status_of(mine), message=clean(said, MESSAGE_CAP))
         return replace(passed, **timing.figures(nets, self._run.manifest.budget.launches))
 
-    def _pace(self, name: PhaseName, case: Case) -> Pace:
-        """How long the problem's own code takes for one call of this case, and the input for its null calls."""
-        reference = self._run.reference
-        before = replace(reference.spent)
-        prepared = reference.prepare(case, self._run.seed(name, case, "pace"), exact=True)
-        self._calls.look_at_device(prepared)
-        counted = self._run.results.facts.setdefault("moved_bytes", {}).setdefault(name, {})
-        counted[str(case.index)] = prepared.array_bytes
-        reference.verify(prepared)
-        spent = reference.spent.since(before)
-        began = time.perf_counter()
-        reference.answer_again(prepared)
-        return Pace(
-            answer_s=time.perf_counter() - began,
-            around_s=spent.generation_s + spent.checks_s + (len(prepared.packed) + prepared.layout.size) / COPIED_PER_S,
-            pattern=replace(prepared.hollow(), ahead=self._is_steady(name, case, prepared)),
-        )
-
-    def _is_steady(self, name: PhaseName, case: Case, prepared: Prepared) -> bool:
-        """Whether seeds change nothing of this small input but what its arrays contain, as far as two of them show."""
-        if not isinstance(self._run.reference, Reference) or len(prepared.packed) > LATE_CAP:
-            return False
-        other = self._run.reference.prepare(case, self._run.seed(name, case, "pace", "another"))
-        head = bytes(prepared.payload().parts[0][1])
-        return values.is_arrays(values.tree(head)) and bytes(other.payload().parts[0][1]) == head
-
-    def _call_count(self, pace: Pace) -> int:
-        """How many calls per launch: fixed by the budget and the trusted reference's own pace."""
-        manifest = self._run.manifest
-        budget = manifest.budget
-        # What can't be archived isn't measured: the service computes every figure again from the samples.
-        rows = 2 * 2 * max(budget.launches, budget.most_launches) * len(manifest.benchmarks)
-        most = max(1, min(budget.max_calls, SAMPLES_CAP // rows))
-        each_s = pace.answer_s + pace.around_s
-        return timing.budgeted_calls(
-            calls=budget.calls,
-            max_calls=most,
-            target_s=budget.target_s,
-            reference_s=pace.answer_s,
-            share_s=max(0.0, self._share_s() - WARM_UPS * each_s),
-            whole_s=each_s,
-        )
-
-    def _share_s(self) -> float:
-        """How much of the run's whole time one case may take in one launch of a timed phase, warm-ups included."""
-        manifest = self._run.manifest
-        parties = 2 if isinstance(manifest.config.get("baseline"), str) else 1
-        slots = 0
-        for name in PHASES[manifest.mode]:
-            if name in ("benchmark", "ranked"):
-                timed = len(timing.measured_cases(len(manifest.benchmarks), name, manifest.ranking_by))
-                rivals = len(finals.rivals_of(manifest.config)) if name == "ranked" else 0
-                slots += self._launch_count(name) * timed * (parties + rivals)
-        return TIMED_SHARE * manifest.limits.total_s / max(1, slots)
-
-    def _launch_count(self, name: PhaseName) -> int:
-        launches = self._run.manifest.budget.launches
-        return launches if name == "ranked" or self._run.manifest.mode != "leaderboard" else min(2, launches)
+    def _tell_fewer(self, name: PhaseName, launches: int) -> None:
+        declared = self._plan.declared(name)
+        if launches < declared:
+            self._run.results.budget[name]["declared"] = declared
+            self._run.results.facts["fewer_launches"] = {"declared": declared, "launches": launches}
 
     @contextmanager
     def _starting(self) -> Iterator[None]:
@@ -222,10 +160,10 @@ class TimedPhase:
     def _measured(
         self, name: PhaseName, cases: Sequence[Case], calls: dict[int, int], number: int, allowance: Allowance
     ) -> tuple[dict[int, timing.LaunchTimes], Case, Rejected | None]:
-        patterns = {c.index: self._paces[c.index].pattern for c in cases}
+        patterns = {c.index: self._plan.pattern(c.index) for c in cases}
         launch, at, fault = None, cases[0], None
         rivals: finals.RivalLaunches | None = None
-        plan = [case for case in cases for _ in range(calls[case.index] + WARM_UPS)]
+        plan = [case for case in cases for _ in range(self._plan.goes(case.index, calls[case.index]))]
         _DICE.shuffle(plan)
         with self._starting():
             base, base_times = self._baseline(name, patterns)
@@ -238,7 +176,7 @@ class TimedPhase:
                     raise ProblemTrouble(f"the problem's baseline fails: {wrong.said}")
             with self._starting():
                 launch = self._launches.start(name, allowance, self._launches.built(name, self._run.manifest))
-                times = _nulls(launch, patterns)
+                times = self._nulls(launch, patterns)
                 self._launches.hand_over(launch, self._run.manifest)
                 rivals = self._rival_launches(name, patterns)
             counts = dict.fromkeys(times, 0)
@@ -251,26 +189,27 @@ class TimedPhase:
                 for step, at in enumerate(self._steadily(plan, allowance, taken)):
                     count = counts[at.index]
                     kept = count >= WARM_UPS and len(times[at.index].calls_ns) < calls[at.index]
+                    wanted = calls[at.index] - len(times[at.index].calls_ns) if kept else 0
                     if base is not None and step % 2:  # candidate, baseline, baseline, candidate, and so on
-                        self._base_call(name, at, (number, count), base, base_times, kept)
+                        self._base_call(name, at, (number, count), base, base_times, wanted)
                     launch.starts = count == 0
                     try:
-                        fault, ns = self._calls.one_call(name, at, self._run.seed(name, at, number, count), launch)
+                        fault, took = self._calls_of(name, at, (number, count), launch, wanted)
                     except Rejected as ending:
                         raise self._calls.timed_out_at(name, at, ending) from None
                     launch.starts = False
                     if fault is not None:
                         break
                     if base is not None and not step % 2:
-                        self._base_call(name, at, (number, count), base, base_times, kept)
+                        self._base_call(name, at, (number, count), base, base_times, wanted)
                     if rivals is not None:
                         rivals.step(at, (number, count), kept=kept)
-                    counts[at.index] += 1
-                    if kept:
+                    counts[at.index] += len(took)
+                    for back, ns in _that_count(took, wanted):
                         times[at.index].calls_ns.append(ns)
-                        launch.keep(at.index)
+                        launch.keep(at.index, back)
                     if step % 8 == 7:
-                        times[at.index].null_ns.append(launch.null(patterns[at.index]))
+                        times[at.index].null_ns.append(self._null(launch, patterns[at.index]))
                     self._run.heartbeat.step()
             if fault is None:
                 launch.witness(name, times)
@@ -310,7 +249,7 @@ class TimedPhase:
         finally:
             self._run.runners.spared = False
         try:
-            times = _nulls(base, patterns)
+            times = self._nulls(base, patterns)
             self._launches.hand_over(base, theirs)
         except Rejected as fault:
             base.close()
@@ -336,7 +275,7 @@ class TimedPhase:
             for at in self._steadily(plan, allowance, lambda: _Taken([times], base)):
                 count = counts[at.index]
                 kept = count >= WARM_UPS and len(times[at.index].calls_ns) < calls[at.index]
-                self._base_call(name, at, (number, count), base, times, kept)
+                self._base_call(name, at, (number, count), base, times, int(kept))
                 counts[at.index] += 1
 
     def _steadily(self, plan: Sequence[Case], allowance: Allowance, taken: Callable[[], _Taken]) -> Iterator[Case]:
@@ -351,7 +290,7 @@ class TimedPhase:
                 yield from batch
             # once more only if that fits into the time that is left
             if one.disturbed and again > 0 and allowance.left_s > 2 * (left_s - allowance.left_s):
-                watch.discard(len(batch))
+                watch.discard(sum(self._plan.group(case.index) for case in batch))
                 before.take_back()
                 todo.append(batch)
                 again -= 1
@@ -375,7 +314,7 @@ class TimedPhase:
                 self._run.rival_allowances[rival] = Allowance(left_s=each_s, whole_s=each_s)
             launch = self._launches.start(name, self._run.rival_allowances[rival], self._launches.built(name, theirs))
             try:
-                times = _nulls(launch, patterns)
+                times = self._nulls(launch, patterns)
                 self._launches.hand_over(launch, theirs)
             except BaseException:
                 launch.close()
@@ -400,30 +339,59 @@ class TimedPhase:
         parts: tuple[int, int],
         base: Launch,
         times: dict[int, timing.LaunchTimes],
-        kept: bool,
+        wanted: int,
     ) -> None:
+        took: list[int] = []
         try:
-            fault, ns = self._calls.one_call(name, case, self._run.seed(name, case, *parts, "baseline"), base)
+            fault, took = self._calls_of(name, case, parts, base, wanted, "baseline")
         except Rejected as rejected:
-            fault, ns = rejected, 0
+            fault = rejected
         if fault is not None:
             raise ProblemTrouble(f"the problem's baseline fails: {fault.said}")
-        if kept:
-            times[case.index].calls_ns.append(ns)
+        times[case.index].calls_ns += [ns for _, ns in _that_count(took, wanted)]
+
+    def _nulls(self, launch: Launch, patterns: dict[int, Prepared]) -> dict[int, timing.LaunchTimes]:
+        """What a null call costs in this runner, for each case, before anything of a submission is in it."""
+        times = {}
+        for pattern in patterns.values():
+            if pattern.ahead:
+                launch.tell_ahead(pattern)
+        launch.settle(next(iter(patterns.values())))
+        for index, pattern in patterns.items():
+            found = [self._null(launch, pattern) for _ in range(NULLS)]
+            # of calls in one go nothing is decoded when the clock runs
+            bare = [launch.bare_null(pattern) for _ in range(NULLS)] if self._plan.group(index) == 1 else found
+            times[index] = timing.LaunchTimes(trusted_null_ns=found[NULLS_DROPPED:], bare_null_ns=bare[NULLS_DROPPED:])
+        return times
+
+    def _null(self, launch: Launch, pattern: Prepared) -> int:
+        group = self._plan.group(pattern.case.index)
+        return launch.null(pattern) if group == 1 else launch.null_in_one_go(pattern, group)
+
+    def _calls_of(
+        self, name: PhaseName, case: Case, parts: tuple[int, int], launch: Launch, wanted: int, *role: str
+    ) -> tuple[Rejected | None, list[int]]:
+        """One go of this launch, of whose calls so many may count: its first fault, and how long each call took."""
+        (number, count), group = parts, self._plan.next_go(case.index, wanted)
+        seeds = [self._run.seed(name, case, number, count + n, *role) for n in range(group)]
+        if group > 1 and (found := self._calls.in_one_go(name, case, seeds, launch)) is not None:
+            return found
+        took: list[int] = []
+        if group > 1:  # some of those may have been seen
+            seeds = [self._run.seed(name, case, number, count + n, *role, "alone") for n in range(group)]
+        for seed in seeds:
+            fault, ns = self._calls.one_call(name, case, seed, launch)
+            if fault is not None:
+                return fault, took
+            took.append(ns)
+        return None, took
 
 
-def _nulls(launch: Launch, patterns: dict[int, Prepared]) -> dict[int, timing.LaunchTimes]:
-    """What a null call costs in this runner, for each case, before anything of a submission is in it."""
-    times = {}
-    for pattern in patterns.values():
-        if pattern.ahead:
-            launch.tell_ahead(pattern)
-    launch.settle(next(iter(patterns.values())))
-    for index, pattern in patterns.items():
-        found = [launch.null(pattern) for _ in range(NULLS)]
-        bare = [launch.bare_null(pattern) for _ in range(NULLS)]
-        times[index] = timing.LaunchTimes(trusted_null_ns=found[NULLS_DROPPED:], bare_null_ns=bare[NULLS_DROPPED:])
-    return times
+def _that_count(took: Sequence[int], wanted: int) -> list[tuple[int, int]]:
+    """Of one go's calls those that count, and how many calls ago each was: not the first of several, which waited for
+    its runner to be awake."""
+    first = 1 if len(took) > 1 else 0
+    return [(len(took) - n, took[n]) for n in range(first, min(len(took), first + wanted))]
 
 
 class _Taken:

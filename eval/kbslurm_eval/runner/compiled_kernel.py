@@ -45,9 +45,11 @@ class Kernel:
         self._outputs: dict[tuple[int, int, int], CallArrays] = {}
         self.before: Callable[[], None] | None = None  # what happens between the last preparation and the call
 
-    def answers_with(self, layout: layouts.Layout, view: memoryview, out: memoryview) -> tuple[int, str]:
-        """One call: a status of the link, and a text where it isn't OK."""
-        given = flattened(view)
+    def answers_with(
+        self, layout: layouts.Layout, view: memoryview, out: memoryview, given: CallArrays | None = None
+    ) -> tuple[int, str]:
+        """One call: a status of the link, and a text where it isn't OK. `given`: its arrays, where they are known."""
+        given = given or flattened(view)
         place = _address(out)
         side = side_here()
         key = (id(layout), place, 0 if side is None else side.version)
@@ -86,9 +88,14 @@ def side_here() -> device_arrays.Side | None:
 def flattened(view: memoryview, out: memoryview | None = None) -> CallArrays:
     """The arrays of a packed input, each where it lies."""
     length, start = struct.unpack_from("<QQ", view, 0)
+    return flattened_ahead((json.loads(bytes(view[16 : 16 + length])), start), view)
+
+
+def flattened_ahead(text: tuple[Any, int], view: memoryview, out: memoryview | None = None) -> CallArrays:
+    """The arrays of the packed input that this text describes, whatever is in it yet."""
     found: list[Place] = []
     kept: list[Any] = [view]
-    _walk(json.loads(bytes(view[16 : 16 + length])), _address(view) + start, found, kept, view[start:])
+    _walk(text[0], _address(view) + text[1], found, kept, view[text[1] :])
     return call_arrays(found, kept)
 
 
@@ -147,7 +154,7 @@ def _walk(node: Any, base: int, found: list[Place], kept: list[Any], view: Any) 
 def _described(node: list[Any], *, packed: bool = False) -> tuple[int, int, tuple[int, ...]]:
     """How many elements of what type in what shape an array of the device has."""
     match node:
-        case ["n", dtype, shape, *_]:
+        case ["n" | "A", dtype, shape, *_]:
             return _count(shape), OF_NUMPY.get(dtype[1:], OTHER), tuple(shape)
         case ["T", name, shape, *_]:
             return _count(shape), OF_TORCH.get(name, OTHER), tuple(shape)

@@ -8,6 +8,7 @@ the judge reads it, and what it says of time is a claim.
 from __future__ import annotations
 
 import array
+import contextlib
 import ctypes
 import importlib
 import os
@@ -15,33 +16,13 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from kbslurm_eval.device import driver
-from kbslurm_eval.shared import layouts, runner_link, values
+from kbslurm_eval.device import arrays, driver
+from kbslurm_eval.shared import layouts, runner_link, strided, values
 
 _TYPESTR = {"b": "|i1", "B": "|u1", "h": "<i2", "H": "<u2", "i": "<i4", "I": "<u4", "l": "<i8", "L": "<u8", "q": "<i8",
             "Q": "<u8", "f": "<f4", "d": "<f8"}  # fmt: skip
-_BY_WIDTH = {1: "|u1", 2: "<i2", 4: "<i4", 8: "<i8", 16: "<c16"}
 _WIDTHS = {"bool": 1, "uint8": 1, "int8": 1, "int16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "float32": 4,
            "int64": 8, "float64": 8, "complex64": 8, "complex128": 16}  # fmt: skip
-
-
-class DeviceArray:
-    """An array on the device, by its address: what cupy, numba and torch take as `__cuda_array_interface__`."""
-
-    __slots__ = ("__cuda_array_interface__", "dtype", "nbytes", "ptr", "shape")
-
-    def __init__(self, ptr: int, typestr: str, shape: tuple[int, ...], strides: tuple[int, ...] | None = None) -> None:
-        self.ptr, self.dtype, self.shape = ptr, typestr, shape
-        self.nbytes = _count(shape) * int(typestr[2:])
-        self.__cuda_array_interface__ = {
-            "shape": shape, "typestr": typestr, "data": (ptr, False), "strides": strides, "version": 3,
-        }  # fmt: skip
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __repr__(self) -> str:
-        return f"DeviceArray({self.dtype}, {self.shape}, at {self.ptr:#x})"
 
 
 class Side:
@@ -54,7 +35,7 @@ class Side:
             raise driver.NoDevice("the runner doesn't see the device that the judge has")
         self.device = found.open(mine[0].index)
         self.version = 0
-        self._in, self._out = 0, 0
+        self._in = self._out = self._out_size = 0
         self._own: dict[tuple[str, int], driver.Memory] = {}
         self._tensors: dict[str, Any] = {}
         self._began, self._ended = self.device.event(), self.device.event()
@@ -68,7 +49,7 @@ class Side:
         if name == "in":
             self._in = at
         else:
-            self._out = at
+            self._out, self._out_size = at, size
         self.version += 1
         self._tensors.clear()
 
@@ -135,11 +116,13 @@ class Side:
         if node[0] == "T":
             return self._tensor(node) if blocks is None else values.made(node, blocks)
         at = self.input_at(node, blocks)
-        if node[0] == "n":
+        if node[0] in ("n", "A"):
             _, typestr, shape, _, order = node
-            return DeviceArray(at, typestr, *_permuted(shape, order, int(typestr[2:])))
+            if isinstance(order, dict):
+                return arrays.DeviceArray(at + order["offset"], typestr, tuple(shape), tuple(order["strides"]))
+            return arrays.DeviceArray(at, typestr, *arrays.permuted(shape, order, int(typestr[2:])))
         _, code, _, size = node
-        return DeviceArray(at, _TYPESTR[code], (size // array.array(code).itemsize,))
+        return arrays.DeviceArray(at, _TYPESTR[code], (size // array.array(code).itemsize,))
 
     def _tensor(self, node: list[Any]) -> Any:
         """A tensor over the judge's memory; a fresh one each time, so that nobody's change of its form stays."""
@@ -147,26 +130,46 @@ class Side:
         found = self._tensors.get(key)
         if found is None:
             _, name, shape, at, order, _ = node
+            if isinstance(order, dict):
+                found = self._tensors[key] = self._within(node)
+                return found.detach()
             found = self._over(self._in + at, name, shape)
             if order != sorted(order):
                 found = found.permute(sorted(range(len(order)), key=order.__getitem__))
             self._tensors[key] = found
         return found.detach()
 
+    def _within(self, node: list[Any]) -> Any:
+        """A tensor in a block of the judge's memory that others may lie in, too."""
+        at, size = node[3], node[4]["size"]
+        key = f"block {at} {size}"
+        if key not in self._tensors:
+            self._tensors[key] = self._over(self._in + at, "uint8", [size])
+        return strided.tensor(importlib.import_module("torch"), node, self._tensors[key])
+
     def _over(self, at: int, name: str, shape: list[int]) -> Any:
-        torch = importlib.import_module("torch")
-        where, dtype = f"cuda:{self.device.facts.index}", getattr(torch, name)
-        if 0 in shape:
-            return torch.empty(shape, dtype=dtype, device=where)
-        flat = DeviceArray(at, _BY_WIDTH[torch.empty((), dtype=dtype).element_size()], (_count(tuple(shape)),))
-        return torch.as_tensor(flat, device=where).view(dtype).reshape(shape)
+        return arrays.tensor_over(at, name, shape, self.device.facts.index)
 
     def place(self, node: Any) -> Any:
-        """The array over the judge's memory where one array of the output is read."""
+        """The array over the judge's memory where one array of the output is read: of an output, or of an input whose
+        place that is."""
         if node[0] == "T":
             return self._over(self._out + node[3], node[1], node[2])
-        typestr, shape = (node[1], tuple(node[2])) if node[0] == "n" else (_TYPESTR.get(node[1]), (node[-1],))
-        return None if typestr is None else DeviceArray(self._out + _offset(node), typestr, shape)
+        typestr, shape = (node[1], tuple(node[2])) if node[0] in ("n", "A") else (_TYPESTR.get(node[1]), (node[-1],))
+        return None if typestr is None else arrays.DeviceArray(self._out + _offset(node), typestr, shape)
+
+    def apart(self, node: Any, value: Any) -> Any:
+        """The value, or a copy of one that is in the output but at another array's place."""
+        at = _where(value) - self._out
+        if at == _offset(node) or not 0 <= at < self._out_size:
+            return value
+        if node[0] == "T":
+            return value.clone()
+        size = _size(node, laid=True)
+        held = self.device.allocate(size)
+        self.device.copy(held.at, self._out + at, size)
+        typestr, shape = (node[1], tuple(node[2])) if node[0] in ("n", "A") else (_TYPESTR[node[1]], (node[3],))
+        return arrays.DeviceArray(held.at, typestr, shape, owner=_Held(self.device, held))
 
     def take(self, node: Any, value: Any, out: memoryview | None, where: str) -> None:
         """The value's bytes into the place of one array of the output."""
@@ -189,7 +192,7 @@ class Side:
             if value.data_ptr() != self._tensors[key].data_ptr() or not value.is_contiguous():
                 self._tensors[key].copy_(value.detach())
             return
-        typestr, shape = (node[1], tuple(node[2])) if node[0] == "n" else (_TYPESTR[node[1]], (node[3],))
+        typestr, shape = (node[1], tuple(node[2])) if node[0] in ("n", "A") else (_TYPESTR[node[1]], (node[3],))
         at, size = _offset(node), _size(node, laid=True)
         source = _address(value, typestr, shape, where)
         if size == 0:
@@ -200,6 +203,24 @@ class Side:
         else:
             self.device.synchronize()
             out[at : at + size] = self.device.read(source, size)
+
+
+class _Held:
+    """Memory of this process's own, given back with the last array over it."""
+
+    def __init__(self, device: driver.Device, memory: driver.Memory) -> None:
+        self._device, self._memory = device, memory
+
+    def __del__(self) -> None:
+        with contextlib.suppress(driver.DriverError):
+            self._device.free(self._memory)
+
+
+def _where(value: Any) -> int:
+    """The address of an array on the device; 0 of anything else."""
+    if (told := values.interface_of(value)) is not None:
+        return int(told["data"][0])
+    return int(value.data_ptr()) if values.array_kind(value) == "torch" and value.device.type == "cuda" else 0
 
 
 def connected(folder: str) -> socket.socket:
@@ -222,35 +243,21 @@ def received(line: socket.socket) -> int:
 
 
 def _offset(node: list[Any]) -> int:
-    return int(node[{"n": 3, "T": 3, "a": 2}.get(node[0], 1)])
+    return int(node[{"n": 3, "A": 3, "T": 3, "a": 2}.get(node[0], 1)])
 
 
 def _size(node: list[Any], *, laid: bool = False) -> int:
     match node:
-        case ["n", typestr, shape, *_]:
-            return _count(tuple(shape)) * int(typestr[2:])
+        case ["n" | "T", _, _, _, {"size": int() as size}, *_]:
+            return size
+        case ["n" | "A", typestr, shape, *_]:
+            return arrays.count(tuple(shape)) * int(typestr[2:])
         case ["T", name, shape, *_]:
-            return _count(tuple(shape)) * (_WIDTHS.get(name) or 1)
+            return arrays.count(tuple(shape)) * (_WIDTHS.get(name) or 1)
         case ["a", code, _, size]:
             return int(size) * (array.array(code).itemsize if laid else 1)
         case _:
             return 8 * int(node[2])
-
-
-def _count(shape: tuple[int, ...]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
-
-
-def _permuted(shape: list[int], order: list[int], width: int) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """Shape and strides of an array whose bytes stand in another order of its dimensions."""
-    if order == sorted(order):
-        return tuple(shape), None
-    steps = _c_strides(tuple(shape), width)
-    back = sorted(range(len(order)), key=order.__getitem__)
-    return tuple(shape[n] for n in back), tuple(steps[n] for n in back)
 
 
 def _address(value: Any, typestr: str, shape: tuple[int, ...], where: str) -> int:
@@ -262,14 +269,6 @@ def _address(value: Any, typestr: str, shape: tuple[int, ...], where: str) -> in
     found = tuple(told.get("shape", ()))
     layouts.fit(found == shape, f"{where} has shape {found}; {shape} was expected", shape=True)
     strides = told.get("strides")
-    dense = strides is None or tuple(strides) == _c_strides(shape, int(typestr[2:]))
+    dense = strides is None or tuple(strides) == arrays.c_strides(shape, int(typestr[2:]))
     layouts.fit(dense, f"{where} isn't in C order; make it contiguous")
     return ctypes.c_uint64(int(told["data"][0])).value
-
-
-def _c_strides(shape: tuple[int, ...], width: int) -> tuple[int, ...]:
-    found, step = [0] * len(shape), width
-    for n in range(len(shape) - 1, -1, -1):
-        found[n] = step
-        step *= shape[n]
-    return tuple(found)

@@ -20,17 +20,14 @@ def import_submission(told: dict[str, Any]) -> tuple[int, str, Any]:
     entry, work = str(told["entry"]), _workplace(told.get("work"))
     for name, text in told["files"].items():
         _written(os.path.join(work, name), text)
-    path = os.path.join(work, entry)
+    place = str(told.get("entry_path", entry))
+    path = os.path.join(work, place)
     _written(path, told["source"])
-    sys.path.insert(0, work)
+    # a file in a folder finds what lies beside it, by its name and as of a package
+    sys.path[:0] = [work] if place == entry else [os.path.dirname(path), work]
     os.chdir(work)
-    name = os.path.splitext(entry)[0]
-    if told.get("cpu_twin"):
-        from kbslurm_eval.device import cuda_on_cpu
-
-        cuda_on_cpu.install()
-    if told.get("interpreted"):
-        os.environ["TRITON_INTERPRET"] = "1"
+    name = os.path.splitext(place)[0].replace("/", ".")
+    _suit(str(told["gpu"]), [told["source"], *(t for n, t in told["files"].items() if not n.endswith(recorded.SUFFIX))])
     try:
         compile(told["source"], entry, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
@@ -40,7 +37,7 @@ def import_submission(told: dict[str, Any]) -> tuple[int, str, Any]:
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
+        sys.modules[name] = sys.modules[os.path.splitext(entry)[0]] = module
         spec.loader.exec_module(module)
     except MemoryError:
         return Status.MEMORY, "MemoryError", None
@@ -60,6 +57,17 @@ def import_submission(told: dict[str, Any]) -> tuple[int, str, Any]:
     if isinstance(told["call"], str):
         return Status.OK, "", getattr(module, names[0])
     return Status.OK, "", _each([(wanted, getattr(module, wanted)) for wanted in names])
+
+
+def _suit(gpu: str, texts: list[str]) -> None:
+    """Where a CPU stands in for a GPU: what these texts need for that. They are parsed here and not by the judge, whose
+    time is nobody's: a megabyte of the right text takes a minute and a half."""
+    from kbslurm_eval.device import cuda_on_cpu
+
+    if cuda_on_cpu.wanted(gpu, texts):
+        cuda_on_cpu.install()
+    if cuda_on_cpu.interpreted(gpu, texts):
+        os.environ["TRITON_INTERPRET"] = "1"
 
 
 def _wrapped(wrapper: str, submission: Any, entry: str) -> tuple[int, str, Any]:

@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
+from kbslurm_eval.build import built_files
 from kbslurm_eval.shared.profile_files import FILE_CAP, LEFT, LOG
 
 MOST_KERNELS = 20
@@ -39,7 +40,7 @@ def profiled(tool: str, link: str, command: Sequence[str]) -> int:
             _copied(log, link, LOG)
             return subprocess.run(list(command), check=False).returncode
         if tool == "ncu":
-            status = subprocess.run([*ncu(program, made), *command], check=False).returncode
+            status = subprocess.run([*ncu(program, made, built_files.shown(link)), *command], check=False).returncode
             _ncu_tables(program, made)
         else:
             with open(log, "wb") as said:
@@ -51,13 +52,16 @@ def profiled(tool: str, link: str, command: Sequence[str]) -> int:
         return status
 
 
-def ncu(program: str, made: str) -> list[str]:
+def ncu(program: str, made: str, built: str = "") -> list[str]:
     """Nsight Compute: only kernels between cuProfilerStart and cuProfilerStop, up to a number, with every section and
-    the source lines; it leaves the clocks alone, since the site sets them."""
+    the source lines; it leaves the clocks alone, since the site sets them. `built`: where the builder's files are,
+    among them the sources, which were compiled under another path."""
+    folders = ["--source-folders", built] if os.path.isdir(built) and _knows(program, "--source-folders") else []
     return [
         *(program, "--target-processes", "all", "--profile-from-start", "off", "--set", "full"),
         *("--import-source", "yes", "--launch-count", str(MOST_KERNELS), "--clock-control", "none"),
         *("--log-file", os.path.join(made, LOG), "--force-overwrite", "--export", os.path.join(made, "profile")),
+        *folders,
     ]
 
 

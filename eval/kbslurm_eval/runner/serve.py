@@ -16,6 +16,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from kbslurm_eval.runner import error_text
+from kbslurm_eval.runner.answer_places import AnswerPlaces
 from kbslurm_eval.runner.error_text import one_line
 from kbslurm_eval.runner.importing import import_submission, takes_out
 from kbslurm_eval.shared import claimed_layout, layouts, runner_link, values
@@ -24,8 +25,11 @@ from kbslurm_eval.shared.runner_link import Kind, RunnerEnd, Status
 if TYPE_CHECKING:
     import socket
 
+WARM_UP = "kb_warm_up"
+SPINS = range(256)
 _kernel_type: Any = None
 _wants_out = False  # the submission asks for the place where its answer is read
+_warm_up: Any = None  # what it does with a call's arrays before the clock runs, when nothing of the input is in them
 _line: socket.socket | None = None  # by which the judge lends memory of a device
 
 
@@ -35,9 +39,10 @@ def serve(folder: str) -> int:
     # a rank has it from the first process, whose log is no file any more that could be asked where it stands
     if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.line_buffering:
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # its end comes without warning
-    known: dict[int, layouts.Layout] = {}
+    known: dict[int, AnswerPlaces] = {}
     call: Any = None
     unpacked: Any = values.unpack  # what a call of this runner's does with its input before the submission sees it
+    made_ahead: Any = values.made_ahead  # the same before anything is in the input's arrays
     texts: dict[int, tuple[Any, int]] = {}
     ahead: Any = None  # the next call's arrays, made before their contents are there
     cache, blob = "", b""
@@ -61,17 +66,25 @@ def serve(folder: str) -> int:
             if words[ping] != last_ping:
                 last_ping = words[ping]
                 if words[ahead_at]:
-                    ahead = _Ahead(texts[words[ahead_at]], line, known.get(words[layout_at]))
+                    told, places = texts[words[ahead_at]], _places(known, line) if words[layout_at] else None
+                    fault = ""
+                    if _warm_up is not None and words[kind_at] == Kind.CALL and device is None:
+                        fault = _warmed_up(_Ahead(made_ahead, told, line, places))
+                    ahead = _Ahead(made_ahead, told, line, places, fault)  # afresh: it may have changed the others
                 words[awake] = last_ping
+                if ahead is not None and device is None:  # there is nothing left to do but what it is rung for
+                    last = _rung(words, last)
+                    status, text = (Status.OK, "") if places is None else _called(call, places, ahead.view, ahead)
+                    line.answer(last, status, text)
+                    ahead = None
             elif spins % 64 == 0:
                 os.sched_yield()  # where cores are scarce the judge may be waiting for this one
             continue
-        last = token
+        last = token = words[go]  # once more: the judge's word may come byte by byte
         kind, size = words[kind_at], words[size_at]
         view = line.grow("in", size)
         if kind == Kind.CALL:
-            layout = known[words[layout_at]]
-            status, text = _called(call, layout, view, line.grow("out", words[room_at]), ahead)
+            status, text = _called(call, _places(known, line), view, ahead)
             line.answer(token, status, text)
             ahead = None
         elif kind == Kind.NULL:
@@ -80,8 +93,8 @@ def serve(folder: str) -> int:
             line.answer(token, Status.OK)
             ahead = None
         elif kind == Kind.DECLARE:
-            known[words[layout_at]] = layouts.layout_from(values.unpack(view))
-            line.grow("out", words[room_at])
+            told = values.unpack(view)
+            known[words[layout_at]] = AnswerPlaces(layouts.layout_from(told), line.grow("out", words[room_at]))
             line.answer(token, Status.OK)
         elif kind == Kind.AHEAD:
             texts[words[ahead_at]] = values.told_ahead(bytes(view[:size]))
@@ -91,7 +104,7 @@ def serve(folder: str) -> int:
             if told.get("native"):
                 from kbslurm_eval.runner import compiled_kernel
 
-                unpacked = compiled_kernel.flattened
+                unpacked, made_ahead = compiled_kernel.flattened, compiled_kernel.flattened_ahead
             status, text = _hello(told, folder)
             if told.get("ranks", 1) > 1:
                 from kbslurm_eval.runner import rank_processes
@@ -99,9 +112,9 @@ def serve(folder: str) -> int:
                 return rank_processes.serve_ranks(line, token, text, told, folder, serve)
             line.answer(token, status, text)
         elif kind == Kind.DEVICE_CALL:
-            layout = known[words[layout_at]]
-            status, text = _called(_begun(call, device), layout, view, line.grow("out", words[room_at]))
+            status, text = _called(_begun(call, device), _places(known, line), view, ahead)
             line.answer(token, *_ended(device, line, status, text))
+            ahead = None
         elif kind == Kind.DEVICE_NULL:
             unpacked(view, line.views["out"])
             device.begin()
@@ -134,31 +147,65 @@ def serve(folder: str) -> int:
             return 0
 
 
+def _rung(words: memoryview, last: int) -> int:
+    """The next token."""
+    while True:
+        for _ in SPINS:
+            if words[0] != last:
+                return words[0]  # once more: the judge's word may come byte by byte
+        os.sched_yield()  # where cores are scarce the judge may be waiting for this one
+
+
 class _Ahead:
     """One call's arrays over the link's memory, and where its answer belongs if the submission asks for that."""
 
-    __slots__ = ("data", "places")
+    __slots__ = ("data", "fault", "given", "view")
 
-    def __init__(self, text: tuple[Any, int], line: RunnerEnd, layout: layouts.Layout | None) -> None:
-        view = line.grow("in", line.words[runner_link.SIZE // 8])
-        out = line.grow("out", line.words[runner_link.OUT_SIZE // 8])
-        self.data = values.made_ahead(text, view, out)
-        self.places = layout.places(out) if _wants_out and layout is not None else None
+    def __init__(
+        self, made: Any, text: tuple[Any, int], line: RunnerEnd, places: AnswerPlaces | None, fault: str = ""
+    ) -> None:
+        self.fault = fault
+        self.view = line.grow("in", line.words[runner_link.SIZE // 8])
+        self.data = made(text, self.view, line.grow("out", line.words[runner_link.OUT_SIZE // 8]))
+        self.given = places.given() if _wants_out and places is not None else None
 
 
-def _called(
-    call: Any, layout: layouts.Layout, view: memoryview, out: memoryview, ahead: _Ahead | None = None
-) -> tuple[int, str]:
-    found: Any = None
+def _warmed_up(ahead: _Ahead) -> str:
+    """Everybody may do before the clock runs what a submission that replaces this runner does anyway: bring its code
+    and its tables into the caches. What went wrong with it, or nothing."""
+    try:
+        if _wants_out:
+            _warm_up(ahead.data, out=ahead.given)
+        else:
+            _warm_up(ahead.data)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is the submission's
+        return f"{WARM_UP}: {one_line(error)}"
+    return ""
+
+
+def _places(known: dict[int, AnswerPlaces], line: RunnerEnd) -> AnswerPlaces:
+    """The places of the layout that this message names; made anew where the output was mapped anew."""
+    number, out = line.words[runner_link.LAYOUT // 8], line.grow("out", line.words[runner_link.OUT_SIZE // 8])
+    places = known[number]
+    if places.out is not out:
+        places = known[number] = AnswerPlaces(places.layout, out)
+    return places
+
+
+def _called(call: Any, places: AnswerPlaces, view: memoryview, ahead: _Ahead | None = None) -> tuple[int, str]:
+    found = given = None
+    if ahead is not None and ahead.fault:
+        return Status.RAISED, ahead.fault
     try:
         if type(call) is _kernel_type:  # compiled: it fills the places itself
-            return call.answers_with(layout, view, out)  # type: ignore[no-any-return]
-        data = values.unpack(view, out) if ahead is None else ahead.data
+            return call.answers_with(places.layout, view, places.out, ahead and ahead.data)  # type: ignore[no-any-return]
+        data = values.unpack(view, places.out) if ahead is None else ahead.data
         if _wants_out:
-            found = call(data, out=layout.places(out) if ahead is None else ahead.places)
+            given = places.given() if ahead is None else ahead.given
+            found = call(data, out=given)
         else:
             found = call(data)
-        layout.write(found, out)
+        places.write(found, given)
     except layouts.Misfit as misfit:
         return (Status.WRONG_SHAPE if misfit.shape else Status.WRONG_TYPE), claimed_layout.with_claim(
             str(misfit), found
@@ -208,12 +255,22 @@ def _profiled(call: Any, told: dict[str, Any], out: memoryview) -> tuple[int, st
     from kbslurm_eval.runner import profiling
 
     try:
+        layout = layouts.layout_from(told["layout"])
+        room = memoryview(bytearray(layout.size))
+        if type(call) is _kernel_type:
+            own = functools.partial(_compiled_call, call, layout, room)
+            return Status.OK, profiling.traced(own, told, lambda: memoryview(bytearray(told["input"])), out)
         if _wants_out:
-            layout = layouts.layout_from(told["layout"])
-            call = functools.partial(call, out=layout.places(memoryview(bytearray(layout.size))))
+            call = functools.partial(call, out=layout.places(room))
         return Status.OK, profiling.traced(call, told, lambda: values.copied(told["input"]), out)
     except BaseException as error:  # noqa: BLE001 - the submission's, or the profiler's: either is told, no more
         return Status.RAISED, one_line(error)
+
+
+def _compiled_call(kernel: Any, layout: layouts.Layout, room: memoryview, view: memoryview) -> None:
+    status, text = kernel.answers_with(layout, view, room)
+    if status != Status.OK:
+        raise RuntimeError(text)
 
 
 def _hello(told: dict[str, Any], folder: str) -> tuple[int, str]:
@@ -264,9 +321,11 @@ def _loaded(told: dict[str, Any], folder: str) -> tuple[int, str, Any, str]:
         cache = str(built_files.furnish(told, folder))
         if told["native"]:
             return *_loaded_library(built_files.library(folder, told["library"])), cache
-    global _wants_out
+    global _wants_out, _warm_up
     status, text, call = import_submission(told)
     _wants_out = takes_out(call)
+    module = sys.modules.get(os.path.splitext(str(told["entry"]))[0])
+    _warm_up = found if callable(found := getattr(module, WARM_UP, None)) else None
     return status, text, call, cache
 
 

@@ -60,3 +60,10 @@ def parts(text: str) -> tuple[str, dict[str, str]]:
     if not found:
         return text, {}
     return next(iter(found.values())), found
+
+
+def place_of(entry: str, own: Mapping[str, str]) -> str:
+    """Where the file that is called lies: under the problem's name for it at the top, or in a folder of its own beside
+    the others of that folder."""
+    first = next(iter(own), entry)
+    return first if "/" in first else entry

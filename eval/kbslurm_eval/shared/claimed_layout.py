@@ -1,9 +1,9 @@
 """Outputs of another type or shape than the reference's, where a problem leaves it to its check what an answer is.
 
 The runner may then say of an output that doesn't fit the declared layout what it is instead: the tree of a layout, as
-JSON. The judge takes types, shapes and lengths from it within bounds of its own, works out every place itself, and
-declares the result for the next call. What is read is still bytes of a layout that the judge declared; it holds plain
-values only, and names no class.
+JSON. The judge takes types, shapes and lengths from it within bounds of its own, works out every place itself, makes
+each array once to see that there is such a thing here, and declares the result for the next call. What is read is still
+bytes of a layout that the judge declared; it holds plain values only, and names no class.
 """
 
 from __future__ import annotations
@@ -103,13 +103,15 @@ class _Laid:
             case ["a", str() as code, _, count]:
                 return ["a", code, self._room(_ARRAYS[code] * _count(count)), count]
             case ["s", str() as dtype, _]:
-                return ["s", dtype, self._room(_numpy_size(dtype))]
+                size = _numpy_size(dtype)
+                return _made(["s", dtype, self._room(size)], ["s", dtype, 0], size)
             case ["n", str() as dtype, list() as shape, _, _]:
                 size = _numpy_size(dtype) * _product(shape)
-                return ["n", dtype, shape, self._room(size), size]
+                return _made(["n", dtype, shape, self._room(size), size], ["n", dtype, shape, 0, size], size)
             case ["T", str() as name, list() as shape, _, _, str() as device] if device in self._devices:
                 size = TORCH_SIZES[name] * _product(shape)
-                return ["T", name, shape, self._room(size), size, device]
+                told = ["T", name, shape, self._room(size), size, device]
+                return _made(told, ["T", name, shape, 0, size, "cpu"], size)
             case _:
                 raise _Unfit
 
@@ -119,6 +121,16 @@ class _Laid:
         if self.end > self._cap:
             raise _Unfit
         return at
+
+
+def _made(node: Any, alone: Any, size: int) -> Any:
+    """This node, if an array like it can be made: its library may be missing, or have no such type or shape, and that
+    would fail the judge, whose runs are tried again."""
+    try:
+        Layout(tree=alone, size=size).read(bytearray(size))
+    except Exception:  # noqa: BLE001 - of whatever library
+        raise _Unfit from None
+    return node
 
 
 def _count(value: Any) -> int:

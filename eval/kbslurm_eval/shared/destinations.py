@@ -7,8 +7,10 @@ arrays are destinations: the answer is the very array that came with the input.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
+import math
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -69,9 +71,27 @@ def placed(packed: bytes | memoryview, places: Places) -> Payload:
     if not places:
         return plain(packed)
     start = struct.unpack_from("<QQ", packed, 0)[1]
-    view, gone = memoryview(packed), list[tuple[int, int]]()
-    laid: list[tuple[int, memoryview]] = []
-    numbers = itertools.count()
+    head, moved = _moved(values.text(packed), tuple(places.items()))
+    view, begin = memoryview(packed), len(head)
+    laid = tuple((place, view[start + at : start + at + size]) for at, size, place in moved)
+    gone = sorted((start + at, start + at + size) for at, size, _ in moved)
+    parts: list[tuple[int, bytes | memoryview]] = [(0, head)]
+    at = start
+    for low, high in [*gone, (len(packed), len(packed))]:
+        if low > at:
+            parts.append((begin + at - start, view[at:low]))
+        at = high
+    room = max(at + size for at, size in places.values())
+    return Payload(parts=tuple(parts), size=begin + len(packed) - start, laid=laid, room=room)
+
+
+@functools.lru_cache(maxsize=64)  # a case's inputs have the same text, call after call
+def _moved(
+    text: bytes, places: tuple[tuple[int, tuple[int, int]], ...]
+) -> tuple[bytes, tuple[tuple[int, int, int], ...]]:
+    """What stands before the arrays if these are in the output, and those: where each was among the arrays, its size,
+    and where it is."""
+    wanted, gone, numbers = dict(places), list[tuple[int, int, int]](), itertools.count()
 
     def moved(node: Any) -> Any:
         match node:
@@ -79,25 +99,18 @@ def placed(packed: bytes | memoryview, places: Places) -> Payload:
                 return [kind, [moved(item) for item in inner]]
             case ["d", pairs]:
                 return ["d", [[key, moved(item)] for key, item in pairs]]
-            case ["n" | "T", *_] if (place := places.get(next(numbers))) is not None:
-                at = start + node[3]
-                gone.append((at, at + place[1]))
-                laid.append((place[0], view[at : at + place[1]]))
+            case ["G", _]:
+                next(numbers)
+                return node
+            case ["n" | "T", *_] if (place := wanted.get(next(numbers))) is not None:
+                gone.append((node[3], place[1], place[0]))
                 return ["O", [*node[:3], place[0], *node[4:]]]
             case _:
                 return node
 
-    text = json.dumps(moved(values.tree(packed)), separators=(",", ":")).encode()
-    begin = -(-(16 + len(text)) // values.ALIGN) * values.ALIGN
-    head = (struct.pack("<QQ", len(text), begin) + text).ljust(begin, b"\0")
-    parts: list[tuple[int, bytes | memoryview]] = [(0, head)]
-    at = start
-    for low, high in [*sorted(gone), (len(packed), len(packed))]:
-        if low > at:
-            parts.append((begin + at - start, view[at:low]))
-        at = high
-    room = max(at + size for at, size in places.values())
-    return Payload(parts=tuple(parts), size=begin + len(packed) - start, laid=tuple(laid), room=room)
+    told = json.dumps(moved(json.loads(text)), separators=(",", ":")).encode()
+    begin = -(-(16 + len(told)) // values.ALIGN) * values.ALIGN
+    return (struct.pack("<QQ", len(told), begin) + told).ljust(begin, b"\0"), tuple(gone)
 
 
 def _arrays(node: Any, value: Any) -> Iterator[tuple[Any, Any]]:
@@ -109,18 +122,23 @@ def _arrays(node: Any, value: Any) -> Iterator[tuple[Any, Any]]:
         case ["d", pairs]:
             for key, item in pairs:
                 yield from _arrays(item, value[tuple(key[1]) if isinstance(key, list) else key])
-        case ["n" | "T", *_]:
+        case ["n" | "T" | "A", *_]:
             yield node, value
+        case ["G", inner]:
+            yield inner, value
         case _:
             pass
 
 
 def _place(array: Any) -> tuple[int, int] | None:
-    """Where a dense array of this process's memory begins, and its size; None for anything else."""
+    """Where a dense array of this process's or a device's memory begins, and its size; None for anything else."""
     match values.array_kind(array):
         case "numpy" if array.flags.c_contiguous and array.nbytes:
             return int(array.__array_interface__["data"][0]), int(array.nbytes)
-        case "torch" if array.device.type == "cpu" and array.is_contiguous() and array.numel():
+        case "torch" if array.device.type in ("cpu", "cuda") and array.is_contiguous() and array.numel():
             return int(array.data_ptr()), int(array.numel() * array.element_size())
+        case None if (told := values.interface_of(array)) is not None and told.get("strides") is None:
+            size = math.prod(told["shape"]) * int(told["typestr"][2:])
+            return (int(told["data"][0]), size) if size else None
         case _:
             return None

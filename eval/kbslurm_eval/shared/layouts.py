@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import array
 import ctypes
+import functools
 import json
+import math
 import operator
 import struct
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from kbslurm_eval.shared import values
 from kbslurm_eval.shared.values import (
@@ -33,6 +35,18 @@ class Misfit(Exception):
     def __init__(self, said: str, *, shape: bool = False) -> None:
         super().__init__(said)
         self.shape = shape
+
+
+class Elsewhere(Protocol):
+    """Where the judge has what an output's layout doesn't have on the host."""
+
+    def read(self, node: Any) -> Any:
+        """The array of this node; Misfit for what no array of its type contains."""
+        ...
+
+    def raised(self, node: Any, found: memoryview) -> Any:
+        """An array on the device with these bytes."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +78,10 @@ class Layout:
 
     def text(self) -> str:
         """For the runner."""
+        return self._text
+
+    @functools.cached_property
+    def _text(self) -> str:
         return json.dumps({"tree": self.tree, "size": self.size}, separators=(",", ":"))
 
     def places(self, buffer: memoryview) -> Any:
@@ -73,17 +91,18 @@ class Layout:
 
     def write(self, output: Any, buffer: memoryview) -> None:
         """The runner's part: the output's bytes into the buffer, or Misfit. What is there already isn't copied."""
-        if self.tree[0] in ("l", "t", "d"):
+        if self.tree[0] in ("l", "t", "d"):  # one array alone can't be where another belongs
             output = _apart(self.tree, output, buffer)
         _write(self.tree, output, buffer, "output")
 
-    def read(self, found: bytes | bytearray | memoryview) -> Any:
+    def read(self, found: bytes | bytearray | memoryview, away: Elsewhere | None = None) -> Any:
         """The judge's part: a plain value out of exactly these bytes, or Misfit. It never looks at a length it
-        didn't set. Arrays are views of memory that can be written to, which the caller gives away."""
+        didn't set. Arrays are views of memory that can be written to, which the caller gives away. `away`: the judge's
+        own copy of what was on a device."""
         if len(found) != self.size:
             raise Misfit("the output buffer was cut short", shape=True)
         try:
-            return _read(self.tree, memoryview(bytearray(found) if type(found) is bytes else found))
+            return _read(self.tree, memoryview(bytearray(found) if type(found) is bytes else found), away)
         except (ValueError, OverflowError) as error:  # bytes that no value of that type has: letters beyond the last
             raise Misfit(f"the bytes aren't a valid value: {error}") from None
 
@@ -141,6 +160,9 @@ def _laid(value: Any, room: Any, where: str, depth: int) -> Any:
         case "torch":
             size = value.numel() * value.element_size()
             return ["T", str(value.dtype)[6:], list(value.shape), room(size), size, value.device.type]
+        case None if (told := values.interface_of(value)) is not None:
+            size = math.prod(told["shape"]) * int(told["typestr"][2:])
+            return ["A", told["typestr"], list(told["shape"]), room(size), size]
         case _:
             raise Unsendable(f"{where} is a {kind.__name__}, which can't come back from a runner")
 
@@ -179,6 +201,8 @@ def _apart(node: Any, value: Any, out: memoryview) -> Any:
             begin = ctypes.addressof(ctypes.c_char.from_buffer(out))
             place = _address(value, kind_of) - begin
             return value if place == at or not 0 <= place < len(out) else _copy(value, kind_of)
+        case ["G", inner] if values.device_side is not None:
+            return values.device_side.apart(inner, value)
         case _:
             return value
 
@@ -295,17 +319,31 @@ def write_torch(node: Any, value: Any, out: memoryview, where: str) -> None:
             there.copy_(value.detach())
 
 
-def _read(node: Any, found: memoryview) -> Any:
+def read_one(node: Any, found: memoryview) -> Any:
+    """One array of a layout, out of memory in which its place is as the node says."""
+    return _read(node, found, None)
+
+
+def are_truths(found: bool) -> None:
+    """Misfit where bytes of a boolean array are neither true nor false."""
+    fit(found, "a bool is neither true nor false")
+
+
+def _read(node: Any, found: memoryview, away: Elsewhere | None) -> Any:
     kind = node[0]
     match kind:
         case "0":
             return None
         case "l":
-            return [_read(n, found) for n in node[1]]
+            return [_read(n, found, away) for n in node[1]]
         case "t":
-            return tuple(_read(n, found) for n in node[1])
+            return tuple(_read(n, found, away) for n in node[1])
         case "d":
-            return {tuple(k[1]) if isinstance(k, list) else k: _read(n, found) for k, n in node[1]}
+            return {tuple(k[1]) if isinstance(k, list) else k: _read(n, found, away) for k, n in node[1]}
+        case "G" if away is not None:
+            return away.read(node[1])
+        case "A" if away is not None:
+            return away.raised(node, found[node[3] : node[3] + node[4]])
         case "?":
             fit(found[node[1]] in (0, 1), "a bool is neither true nor false")
             return bool(found[node[1]])

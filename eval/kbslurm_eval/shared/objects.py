@@ -12,13 +12,15 @@ import collections
 import dataclasses
 import enum
 import importlib
-import pathlib
 import sys
 from collections.abc import Callable
 from typing import Any
 
 FACTORIES = {"list": list, "dict": dict, "set": set, "int": int, "float": float, "str": str}
-_SPARSE = {"torch.sparse_csr": ("crow_indices", "col_indices"), "torch.sparse_csc": ("ccol_indices", "row_indices")}
+_SPARSE = {
+    "torch.sparse_csr": ("crow_indices", "col_indices"), "torch.sparse_csc": ("ccol_indices", "row_indices"),
+    "torch.sparse_bsr": ("crow_indices", "col_indices"), "torch.sparse_bsc": ("ccol_indices", "row_indices"),
+}  # fmt: skip
 Told = Callable[[Any, str], Any]
 
 
@@ -35,8 +37,9 @@ def told(value: Any, each: Told, where: str) -> list[Any] | None:
         return _node(name, factory, [[k, v] for k, v in value.items()], each, where)
     if isinstance(value, enum.Enum):
         return ["o", "enum", [*_class(kind), value.name], []]
-    if isinstance(value, pathlib.PurePath):
-        return ["o", "path", [isinstance(value, pathlib.Path), str(value)], []]
+    paths = sys.modules.get("pathlib")  # which takes long to import, and nobody has a path without it
+    if paths is not None and isinstance(value, paths.PurePath):
+        return ["o", "path", [isinstance(value, paths.Path), str(value)], []]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return _node("named", [*_class(kind), list(value._fields)], list(value), each, where)
     if _is_torch(value):
@@ -68,6 +71,8 @@ def made(kind: str, meta: Any, parts: list[Any]) -> Any:
         case "enum":
             return getattr(_named(meta[0], meta[1]), meta[2])
         case "path":
+            import pathlib
+
             return (pathlib.Path if meta[0] else pathlib.PurePath)(meta[1])
         case "named":
             found = _found(meta[0], meta[1])
@@ -195,10 +200,8 @@ def _torch_made(kind: str, meta: Any, parts: list[Any]) -> Any:
             return torch.Size(meta)
         case "coo":
             return torch.sparse_coo_tensor(*parts, meta, is_coalesced=True)
-        case "sparse_csr":
-            return torch.sparse_csr_tensor(*parts, size=meta)
-        case "sparse_csc":
-            return torch.sparse_csc_tensor(*parts, size=meta)
+        case "sparse_csr" | "sparse_csc" | "sparse_bsr" | "sparse_bsc":
+            return getattr(torch, f"{kind}_tensor")(*parts, size=meta)
         case _:
             return _module_made(torch, meta, parts)
 

@@ -20,11 +20,13 @@ import contextlib
 import enum
 import mmap
 import os
-import secrets
 import struct
 import threading
 from collections.abc import Iterable
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 BELL_SIZE = 16_384
 GO, KIND, SIZE, LAYOUT, PING, OUT_SIZE, AHEAD = 0, 8, 16, 24, 32, 40, 48
@@ -98,6 +100,7 @@ class JudgeEnd:
         for name, size in self._sizes.items():
             os.ftruncate(self._fds[name], size)
         self.bell, self.input, self.out = self._fds["bell"], self._fds["in"], self._fds["out"]
+        self._pinged = 0
 
     @staticmethod
     def _made(path: Path) -> int:
@@ -107,12 +110,19 @@ class JudgeEnd:
 
     def token(self) -> int:
         """A number that no runner can guess: 63 random bits, never 0."""
-        return secrets.randbits(62) + 1
+        return (int.from_bytes(os.urandom(8), "little") & MASK) or 1
 
     def words(self, kind: Kind, *, size: int = 0, layout: int = 0, out_size: int = 0, ahead: int = 0) -> None:
         """Write the next message, except its token."""
-        os.pwrite(self.bell, struct.pack("<QQQ", kind, size, layout), KIND)
-        os.pwrite(self.bell, struct.pack("<QQ", out_size, ahead), OUT_SIZE)
+        # in one piece, with the word between them as it is
+        os.pwrite(self.bell, struct.pack("<6Q", kind, size, layout, self._pinged, out_size, ahead), KIND)
+
+    def ping(self) -> bytes:
+        """Ask whether the runner is awake; what it answers then."""
+        self._pinged += 1
+        word = self._pinged.to_bytes(8, "little")
+        os.pwrite(self.bell, word, PING)
+        return word
 
     def put(self, payload: bytes | memoryview) -> None:
         """The payload into `in`, which grows as needed."""
@@ -129,6 +139,10 @@ class JudgeEnd:
         for at, part in parts:
             _written(self.out, part, at)
 
+    def reach(self, size: int) -> None:
+        """`in` holds at least this many bytes."""
+        self._grow("in", size)
+
     def room(self, size: int) -> None:
         """`out` holds at least this many bytes."""
         self._grow("out", size)
@@ -144,13 +158,17 @@ class JudgeEnd:
 
     def poison(self, size: int, laid: Iterable[tuple[int, memoryview]] = ()) -> None:
         """Fill the output with random bytes, so that an earlier call's output is of no use; not where it is `laid`."""
-        block = os.urandom(POISON)
-        block *= min(1 + size // POISON, 64)
+        block = os.urandom(min(size, POISON))
+        block *= min(1 + size // POISON, 64) if size > POISON else 1
         at = 0
         for low, high in [*sorted((low, low + len(part)) for low, part in laid), (size, size)]:
             while at < low:
                 at += os.pwrite(self.out, memoryview(block)[: low - at], at)
             at = high
+
+    def read_pieces(self, pieces: Iterable[tuple[int, memoryview]]) -> bool:
+        """The output's bytes at these places into this memory, in this order; False if the file was cut short."""
+        return all(os.preadv(self.out, [piece], at) == len(piece) for at, piece in pieces)
 
     def read_out(self, whole: memoryview) -> memoryview:
         """The output's bytes into this memory; fewer if the runner truncated the file."""

@@ -13,11 +13,13 @@ import json
 import struct
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
-from kbslurm_eval.shared import objects
+from kbslurm_eval.shared import objects, strided
 
 ALIGN = 64
+_Held = dict[tuple[int, str], Any]
 DEPTH_CAP = 60
 LARGE = 1 << 20  # bytes of a tensor that aren't copied twice
 
@@ -37,6 +39,10 @@ class DeviceSide(Protocol):
         """The array where an output is read; None where that can't be had."""
         ...
 
+    def apart(self, node: Any, value: Any) -> Any:
+        """The value, or a copy of one that is where another array of the output belongs."""
+        ...
+
     def take(self, node: Any, value: Any, out: memoryview | None, where: str) -> None:
         """The value's bytes into the place of a node there, or into this one; Misfit otherwise."""
         ...
@@ -45,17 +51,41 @@ class DeviceSide(Protocol):
 device_side: DeviceSide | None = None  # set in runners that have a device
 
 
+class Away(Protocol):
+    """Who takes the arrays that lie on a device, while a value is packed on the judge's side."""
+
+    def taken(self, value: Any, put: Callable[[Any], int], where: str) -> Any:
+        """The node of an array of another library that lies there; None for anything else."""
+        ...
+
+    def laid(self, value: Any, node: list[Any]) -> bool:
+        """Whether this dense array, which shares its memory with no other, lies there; its node then says so."""
+        ...
+
+
+class Here(Protocol):
+    """The judge's own copy of what lies on a device, where a packed value says that something does."""
+
+    def made(self, node: Any) -> Any:
+        """The array of this node."""
+        ...
+
+    def raised(self, node: Any, blocks: memoryview) -> Any:
+        """The array of this node, which came through the host."""
+        ...
+
+
 def pack(value: Any, *, arrays_only: bool = False) -> bytes:
     """The value as one text and its arrays behind it, each on a boundary of 64 bytes.
 
     With `arrays_only` everything but arrays and their containers is left out: what a null call carries.
     """
-    return b"".join(_parts(value, arrays_only)[1])
+    return b"".join(_parts(value, arrays_only, None)[1])
 
 
-def pack_into(value: Any, room: Callable[[int], memoryview]) -> memoryview:
-    """The same, in memory of this size that `room` gives."""
-    size, parts = _parts(value, False)
+def pack_into(value: Any, room: Callable[[int], memoryview], away: Away | None = None) -> memoryview:
+    """The same, in memory of this size that `room` gives. `away`: who takes what lies on a device."""
+    size, parts = _parts(value, False, away)
     whole, at = room(size), 0
     for part in parts:
         end = at + len(part)
@@ -64,30 +94,37 @@ def pack_into(value: Any, room: Callable[[int], memoryview]) -> memoryview:
     return whole
 
 
-def _parts(value: Any, arrays_only: bool) -> tuple[int, list[Any]]:
-    """Its size, and the pieces that it is made of, one behind another."""
-    blobs: list[Any] = []
-    end = 0
+class _Blobs:
+    """The blocks of a packed value, and who takes what doesn't belong there."""
 
-    def put(blob: Any) -> int:
-        nonlocal end
-        at, view = end, memoryview(blob)
-        end = _rounded(at + view.nbytes)
+    def __init__(self, away: Away | None) -> None:
+        self.away, self.parts, self.end = away, list[Any](), 0
+        self.arrays = strided.Arrays()  # they get their blocks when all are known
+
+    def __call__(self, blob: Any) -> int:
+        at, view = self.end, memoryview(blob)
+        self.end = _rounded(at + view.nbytes)
         flat = view.cast("B") if view.nbytes and view.c_contiguous else view.tobytes()
-        blobs.extend((flat, bytes(end - at - view.nbytes)))
+        self.parts.extend((flat, bytes(self.end - at - view.nbytes)))
         return at
 
+
+def _parts(value: Any, arrays_only: bool, away: Away | None) -> tuple[int, list[Any]]:
+    """Its size, and the pieces that it is made of, one behind another."""
+    put = _Blobs(away)
     tree = _told(value, put, arrays_only, "data", 0)
+    put.arrays.lay(put, None if away is None else away.laid)
     text = json.dumps(tree, separators=(",", ":")).encode()
     start = _rounded(16 + len(text))
     head = struct.pack("<QQ", len(text), start) + text
-    return start + end, [head, bytes(start - len(head)), *blobs]
+    return start + put.end, [head, bytes(start - len(head)), *put.parts]
 
 
-def unpack(buffer: memoryview, out: memoryview | None = None) -> Any:
-    """The value in this buffer; arrays are views of the buffer, not copies. `out`: where a destination is."""
+def unpack(buffer: memoryview, out: memoryview | None = None, here: Here | None = None) -> Any:
+    """The value in this buffer; arrays are views of the buffer, not copies. `out`: where a destination is; `here`: the
+    judge's own arrays on a device."""
     length, start = struct.unpack_from("<QQ", buffer, 0)
-    return _made(json.loads(bytes(buffer[16 : 16 + length])), buffer, start, out)
+    return _made(json.loads(bytes(buffer[16 : 16 + length])), buffer, start, out, here)
 
 
 def told_ahead(head: bytes) -> tuple[Any, int]:
@@ -101,19 +138,29 @@ def made_ahead(ahead: tuple[Any, int], buffer: memoryview, out: memoryview) -> A
     return _made(ahead[0], buffer, ahead[1], out)
 
 
-def is_arrays(node: Any) -> bool:
-    """Whether everything of this packed text that a call may change is what arrays contain: it can be told before."""
+def is_arrays(node: Any, *, native: bool = False) -> bool:
+    """Whether everything of this packed text that a call may change is what arrays contain: it can be told before.
+    `native`: for compiled code, which is given addresses, so that only what must be put in order isn't an array."""
     match node:
         case ["l" | "t", inner]:
-            return all(map(is_arrays, inner))
+            return all(is_arrays(item, native=native) for item in inner)
         case ["d", pairs]:
-            return all(is_arrays(item) for _, item in pairs)
-        case ["n", *_] | ["T", _, _, _, _, "cpu"] | ["O", *_]:
+            return all(is_arrays(item, native=native) for _, item in pairs)
+        case ["n", _, _, _, order] | ["T", _, _, _, order, "cpu"] if native:
+            return bool(order == sorted(order))
+        case ["q" | "f" | "a" | "b" | "B" | "s", *_] if native:
+            return True
+        case ["n", *_] | ["T", _, _, _, _, "cpu"] | ["O" | "G" | "P", *_]:
             return True
         case [*_]:
             return False
         case _:
             return True
+
+
+def head(packed: bytes | memoryview) -> bytes:
+    """What stands before the blocks of a packed value."""
+    return bytes(packed[: struct.unpack_from("<QQ", packed, 0)[1]])
 
 
 def text(packed: bytes | memoryview) -> bytes:
@@ -137,6 +184,12 @@ def empty_tensor(name: str, shape: list[int], device: str) -> Any:
     return torch.empty(shape, dtype=getattr(torch, name), device=device)
 
 
+def width_of(name: str) -> int:
+    """How many bytes an element of a tensor of this type has."""
+    torch = imported("torch")
+    return int(torch.empty((), dtype=getattr(torch, name)).element_size())
+
+
 def copy_tensor(tensor: Any, out: memoryview) -> None:
     """A dense tensor's bytes into this place, once the device is done with them."""
     torch = imported("torch")
@@ -150,6 +203,11 @@ def copied(packed: bytes | memoryview) -> Any:
     return unpack(memoryview(bytearray(packed)))
 
 
+def loaded(name: str) -> Any:
+    """The module if somebody has imported it, or None."""
+    return sys.modules.get(name)
+
+
 def imported(name: str) -> Any:
     return sys.modules.get(name) or importlib.import_module(name)
 
@@ -158,10 +216,12 @@ def _rounded(size: int) -> int:
     return (size + ALIGN - 1) // ALIGN * ALIGN
 
 
-def _told(value: Any, put: Any, bare: bool, where: str, depth: int) -> Any:
+def _told(value: Any, put: _Blobs, bare: bool, where: str, depth: int) -> Any:
     if depth > DEPTH_CAP:
         raise Unsendable(f"{where} is nested more than {DEPTH_CAP} deep")
     kind = type(value)
+    if put.away is not None and (node := put.away.taken(value, put, where)) is not None:
+        return node
     if bare and kind not in (list, tuple, dict) and array_kind(value) is None and not objects.is_one(value):
         return None
     if value is None or kind is bool or kind is str or kind is float or (kind is int and value.bit_length() < 8192):
@@ -222,11 +282,20 @@ def array_kind(value: Any) -> str | None:
     return None
 
 
+def interface_of(value: Any) -> dict[str, Any] | None:
+    """How an array of another library on a device describes itself (`__cuda_array_interface__`); None of others."""
+    if array_kind(value) is not None or isinstance(value, type):
+        return None
+    told = getattr(value, "__cuda_array_interface__", None)
+    return told if isinstance(told, dict) else None
+
+
 def _order(strides: Any, shape: Any) -> list[int]:
     return sorted(range(len(shape)), key=lambda d: (-strides[d], d)) if len(shape) > 1 else list(range(len(shape)))
 
 
-def _told_array(value: Any, put: Any, where: str) -> Any:
+def _told_array(value: Any, put: _Blobs, where: str) -> Any:
+    arrays = put.arrays
     match array_kind(value):
         case "numpy":
             np = imported("numpy")
@@ -237,18 +306,19 @@ def _told_array(value: Any, put: Any, where: str) -> Any:
                 return ["s", value.dtype.str, put(value.tobytes())]
             order = _order(value.strides, value.shape)
             dense = value.transpose(order)
-            if not dense.flags.c_contiguous:
-                order, dense = list(range(value.ndim)), np.ascontiguousarray(value)
-            data = dense.reshape(-1).view(np.uint8) if dense.size and dense.itemsize else dense.tobytes()
-            return ["n", value.dtype.str, list(dense.shape), put(data), order]
+            node = ["n", value.dtype.str, list(dense.shape), 0, order]
+            return arrays.add(value, node, partial(_numpy_bytes, np, dense) if dense.flags.c_contiguous else None)
         case "torch":
             order = _order(value.stride(), value.shape)
             dense = value.detach().permute(order)
-            if not dense.is_contiguous():
-                order, dense = list(range(value.dim())), value.detach().contiguous()
-            return ["T", str(value.dtype)[6:], list(dense.shape), put(_torch_bytes(dense)), order, value.device.type]
+            node = ["T", str(value.dtype)[6:], list(dense.shape), 0, order, value.device.type]
+            return arrays.add(value, node, partial(_torch_bytes, dense) if dense.is_contiguous() else None)
         case _:
             raise Unsendable(f"{where} is a {type(value).__name__}, which can't be sent to a runner")
+
+
+def _numpy_bytes(np: Any, dense: Any) -> Any:
+    return dense.reshape(-1).view(np.uint8) if dense.size and dense.itemsize else dense.tobytes()
 
 
 def _torch_bytes(tensor: Any) -> Any:
@@ -268,12 +338,33 @@ def _undo(order: list[int]) -> list[int]:
     return sorted(range(len(order)), key=order.__getitem__)
 
 
-def _made(node: Any, buffer: memoryview, start: int, out: memoryview | None = None) -> Any:
+def _made(
+    node: Any,
+    buffer: memoryview,
+    start: int,
+    out: memoryview | None = None,
+    here: Here | None = None,
+    held: _Held | None = None,
+) -> Any:
+    """The value of a node. `held`: the blocks that tensors share, by where they are."""
+    held = {} if held is None else held
     if not isinstance(node, list):
         return node
     match node:
         case ["O", inner] if out is not None:  # a destination: it is where the answer is read
             return _made(inner, out, 0)
+        case ["G", inner] if here is not None:
+            return here.made(inner)
+        case ["A", *_] if here is not None:
+            return here.raised(node, buffer[start:])
+        case ["n", _, _, _, dict()]:
+            return strided.numpy_array(imported("numpy"), node, buffer, start)
+        case ["T", _, _, at, {"size": size}, device]:
+            torch = imported("torch")
+            if (flat := held.get((at, device))) is None:
+                flat = torch.frombuffer(buffer, dtype=torch.uint8, count=size, offset=start + at)
+                held[at, device] = flat = flat if device == "cpu" else flat.to(device)
+            return strided.tensor(torch, node, flat)
         case ["n", dtype, shape, at, order]:
             np = imported("numpy")
 
@@ -282,11 +373,11 @@ def _made(node: Any, buffer: memoryview, start: int, out: memoryview | None = No
         case ["T", name, shape, at, order, device]:
             return tensor_from(name, shape, start + at, order, device, buffer)
         case ["t", inner]:
-            return tuple(_made(v, buffer, start, out) for v in inner)
+            return tuple(_made(v, buffer, start, out, here, held) for v in inner)
         case ["l", inner]:
-            return [_made(v, buffer, start, out) for v in inner]
+            return [_made(v, buffer, start, out, here, held) for v in inner]
         case ["d", pairs]:
-            return {_made(k, buffer, start): _made(v, buffer, start, out) for k, v in pairs}
+            return {_made(k, buffer, start): _made(v, buffer, start, out, here, held) for k, v in pairs}
         case ["q" | "f" as code, at, count]:
             block = array.array("q" if code == "q" else "d")
             block.frombytes(buffer[start + at : start + at + 8 * count])
@@ -306,9 +397,11 @@ def _made(node: Any, buffer: memoryview, start: int, out: memoryview | None = No
 
             return np.ndarray((), dtype, buffer, start + at)[()]
         case ["o", kind, meta, parts]:
-            return objects.made(kind, meta, [_made(part, buffer, start) for part in parts])
+            return objects.made(kind, meta, [_made(part, buffer, start, None, here, held) for part in parts])
         case ["G" | "H" as kind, inner] if device_side is not None:
             return device_side.made(inner, None if kind == "G" else buffer[start:])
+        case ["P", inner] if device_side is not None:  # a destination on a device
+            return device_side.place(inner)
         case _:
             raise Unsendable("a packed value is malformed")
 

@@ -8,6 +8,7 @@ key>"}`. This module is pure and stands alone; the service imports it, it import
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import hmac
 import json
@@ -15,7 +16,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -32,6 +33,8 @@ RIVALS_MOST = 10  # submissions that may meet in one final
 SAMPLES_CAP = 200_000
 
 Mode = Literal["test", "benchmark", "leaderboard", "profile"]
+# What `flops: shapes(OPERATION)` may name; `judge/counted_work.py` counts them.
+OPERATIONS = ("matmul", "elementwise", "reduction", "attention", "causal_attention", "conv", "conv_transpose")
 ProfileTool = Literal["ncu", "rocprof", "torch", "cprofile"]
 PhaseName = Literal["test", "benchmark", "ranked", "hidden"]
 VerdictName = Literal["passed", "wrong", "error", "timeout", "memory", "violation", "infrastructure"]
@@ -370,13 +373,19 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _built(kind: type[T], raw: Any, where: str) -> T:
     if not isinstance(raw, dict):
         raise WireError(f"{where}: an object was expected")
-    hints = typing.get_type_hints(kind)
-    fields = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    if unknown := sorted(set(raw) - set(fields)):
+    fields = _field_types(typing.cast("Hashable", kind))
+    if unknown := sorted(raw.keys() - fields.keys()):
         raise WireError(f"{where}: unknown field {unknown[0]}")
-    if missing := sorted(set(fields) - set(raw)):
+    if missing := sorted(fields.keys() - raw.keys()):
         raise WireError(f"{where}: missing field {missing[0]}")
-    return kind(**{name: _value(hints[name], raw[name], f"{where}.{name}") for name in fields})
+    return kind(**{name: _value(hint, raw[name], f"{where}.{name}") for name, hint in fields.items()})
+
+
+@functools.cache
+def _field_types(kind: Hashable) -> dict[str, Any]:
+    """Each field's type, which is read from its text: once, since a report has hundreds of samples."""
+    hints = typing.get_type_hints(kind)
+    return {one.name: hints[one.name] for one in dataclasses.fields(kind)}  # type: ignore[arg-type]
 
 
 def _value(hint: Any, raw: Any, where: str) -> Any:
@@ -472,3 +481,11 @@ def _is_too_long(digest: ProfileDigest) -> bool:
         or any(len(one.name) > NAME_CAP or len(one.metrics) > METRICS_CAP for one in digest.kernels)
         or any(len(name) > METRIC_NAME_CAP for one in digest.kernels for name in one.metrics)
     )
+
+
+def counted_operation(formula: object) -> str | None:
+    """The operation of `shapes(OPERATION)`; None for any other formula."""
+    if not isinstance(formula, str) or not formula.startswith("shapes(") or not formula.endswith(")"):
+        return None
+    name = formula[len("shapes(") : -1].strip()
+    return name if name in OPERATIONS else None

@@ -2,9 +2,8 @@
 # mypy: ignore-errors
 # group: forgery
 # catalogue: R7
-# tries: claim success without an output
+# tries: claim success without an output, of every call
 # verdict: wrong
-# patience s: 3
 import gc
 import struct
 import sys
@@ -25,7 +24,8 @@ def line():
 
 def custom_kernel(data):
     end = line()
-    end.words[257] = 0
-    end.words[256] = end.words[0]
     while True:
-        pass
+        end.words[257] = 0
+        end.words[256] = told = end.words[0]
+        while end.words[0] == told:
+            end.words[259] = end.words[4]  # awake whenever the judge asks

@@ -1,0 +1,448 @@
+"""Several short calls in one go on a processor: the runner isn't stopped in between, and nobody gains by that."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbslurm_eval.shared import wire
+from tests.flow import harness_ground as ground
+from tests.services import GXX, needs
+
+ADDING = """
+import time
+import numpy as np
+
+
+def generate_input(n, seed):
+    r = np.random.default_rng(seed)
+    return r.random(n), {more}
+
+
+def ref_kernel(data):
+    time.sleep({pace_s})
+    return data[0] + 1
+
+
+def check_implementation(data, output):
+    return bool(np.array_equal(output, data[0] + 1)), "not one more"
+"""
+HONEST = """
+import numpy as np
+
+
+def custom_kernel(data, out=None):
+    return np.add(data[0], 1, out=out)
+"""
+# What the attacks have in common: the link's own end, and calls that are counted.
+AT = """
+import ctypes
+import os
+import sys
+import threading
+import time
+
+import numpy as np
+
+calls = 0
+
+
+def link():
+    frame = sys._getframe()
+    while "known" not in frame.f_locals:
+        frame = frame.f_back
+    return frame.f_locals["line"]
+
+
+def custom_kernel(data):
+    global calls
+    calls += 1
+    return answer(data)
+
+
+def kernel(data):
+    return data[0] + 1
+
+
+"""
+
+
+def told(source: str, *, more: str = "0.5", pace_s: float = 0.0, n: int = 200, **changed: Any) -> wire.Manifest:
+    given: dict[str, Any] = {"files": {"reference.py": ADDING.format(more=more, pace_s=pace_s)}, "mode": "benchmark"}
+    given |= {"tests": [], "hidden": [], "benchmarks": [{"n": n, "seed": 7}]}
+    return ground.manifest(source, **{**given, "budget": wire.Budget(launches=1, calls=20), **changed})
+
+
+def judged(folder: Path, source: str, **changed: Any) -> wire.Report:
+    return ground.judged(folder, told(source, **changed)).told
+
+
+def in_one_go(report: wire.Report) -> int:
+    found = report.host["calls_in_one_go"]["benchmark"]["0"]
+    assert isinstance(found, int)
+    return found
+
+
+def test_short_calls_are_made_in_one_go_each_with_its_own_data_and_check(tmp_path: Path) -> None:
+    source = HONEST.replace("    return", "    print(float(data[0][0]).hex())\n    return")
+    report = judged(tmp_path, source, budget=wire.Budget(launches=2, calls=20), config={"baseline": HONEST})
+    assert report.verdict == "passed", report.reason
+    assert in_one_go(report) == 9
+    assert len(report.samples) == 2
+    for one in report.samples:
+        assert one.baseline is not None
+        assert len(one.own.calls_ns) == len(one.baseline.calls_ns) == 20, "as many count as were asked for"
+    assert report.host["calls_checked"] == 2 * 2 * (2 + 9 + 9 + 5), "every call of every go"
+    lines = report.log.split()
+    assert len(lines) == len(set(lines)) == 2 * (2 + 9 + 9 + 5), "an input came twice"
+
+
+def test_thousands_of_honest_answers_are_taken_for_what_they_are(tmp_path: Path) -> None:
+    """Every second run of four times as many was a violation: the judge reads a word while the runner writes it."""
+    report = judged(tmp_path, HONEST, budget=wire.Budget(launches=2, calls=1_000, max_calls=1_000, target_s=60.0))
+    assert report.verdict == "passed", report.reason
+    assert [len(one.own.calls_ns) for one in report.samples] == [1_000, 1_000]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"pace_s": 0.002}, {"n": 4_000}, {"n": 5_000}, {"more": "[seed, 1, 2, 3]"}, {"more": "seed"}],
+    ids=["a long kernel", "the largest", "large arrays", "a list that changes", "a number that changes"],
+)
+def test_others_are_made_one_by_one(tmp_path: Path, changed: dict[str, Any]) -> None:
+    report = judged(tmp_path, HONEST, **changed)
+    assert report.verdict == "passed", report.reason
+    assert in_one_go(report) == (9 if changed == {"n": 4_000} else 1)
+    assert len(report.samples[0].own.calls_ns) == 20
+
+
+def test_a_finals_kernels_take_turns(tmp_path: Path) -> None:
+    final = {"rivals": [HONEST, HONEST]}
+    report = judged(tmp_path, HONEST, mode="leaderboard", config=final)
+    assert report.verdict == "passed", report.reason
+    assert in_one_go(report) == 1
+
+
+@pytest.fixture
+def one_core() -> Iterator[None]:
+    mine = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(mine)})
+    yield
+    os.sched_setaffinity(0, mine)
+
+
+@pytest.mark.usefixtures("one_core")
+def test_a_job_with_one_core_makes_them_one_by_one_and_says_so(tmp_path: Path) -> None:
+    report = judged(tmp_path, HONEST)
+    assert report.verdict == "passed", report.reason
+    assert in_one_go(report) == 1
+    assert "one processor core" in report.host["calls_one_by_one"]
+
+
+def test_the_time_ends_when_the_answer_is_copied(tmp_path: Path) -> None:
+    """Whoever says that it is done goes on writing until then, and that was free."""
+    program = tmp_path / "eval"
+    shutil.copytree(ground.EVAL, program, ignore=shutil.ignore_patterns("__pycache__"))
+    link = program / "kbslurm_eval" / "shared" / "runner_link.py"
+    quick = "        return all(os.preadv("
+    assert link.read_text().count(quick) == 1
+    link.write_text(link.read_text().replace(quick, f"        __import__('time').sleep(0.05)\n{quick}"))
+    report = ground.judged(tmp_path / "run", told(HONEST), program=program).told
+    assert report.verdict == "passed", report.reason
+    times = report.samples[0].own
+    assert min(times.calls_ns) > 50_000_000
+    assert min(times.trusted_null_ns) > 50_000_000, "what is taken off ends as early"
+
+
+# ------------------------------------------------------------------------------------------------- what is tried in it
+
+# Waits for the next input before it answers.
+PEEKING = """
+def answer(data):
+    before, y = data[0].copy(), kernel(data)
+    until = time.monotonic() + 0.002
+    while time.monotonic() < until:
+        if not np.array_equal(data[0], before):
+            raise RuntimeError("the next input was there before this one was answered")
+    return y
+"""
+
+
+def test_no_input_is_there_before_the_one_before_it_is_answered(tmp_path: Path) -> None:
+    """Nothing of several calls can be done together, or left out."""
+    report = judged(tmp_path, AT + PEEKING)
+    assert report.verdict == "passed", report.reason
+    assert in_one_go(report) == 9
+    assert report.score_s is not None
+    assert report.score_s > 0.002
+
+
+REPLAYED = """
+kept = []
+
+
+def answer(data):
+    kept.append(kernel(data))
+    return kept[0] if calls > 12 else kept[-1]
+"""
+STALE = """
+def answer(data):  # the one before, whose place it was
+    line = link()
+    if calls > 12:
+        line.answer(line.words[0], 0)
+    return kernel(data)
+"""
+AFTER_DONE = """
+def answer(data):
+    line, y = link(), kernel(data)
+    if calls > 12:
+        line.answer(line.words[0], 0)
+        until = time.monotonic() + 0.003
+        while time.monotonic() < until:
+            pass
+    return y
+"""
+BY_A_THREAD = """
+def finish(out, y):
+    while True:
+        out[:] = y
+        time.sleep(0)
+
+
+def answer(data):
+    y = kernel(data)
+    if calls < 12:
+        return y
+    threading.Thread(target=finish, args=(np.frombuffer(link().views["out"], count=y.size), y), daemon=True).start()
+    return np.zeros_like(y)
+"""
+GUESSED = """
+def answer(data):
+    line = link()
+    if calls == 13:
+        line.answer(12345, 0)
+        time.sleep(0.1)
+    return kernel(data)
+"""
+BEFORE_IT_IS_ASKED = """
+def finish(line):
+    while True:
+        line.words[256] = line.words[0]  # answered
+        time.sleep(0)
+
+
+def answer(data):
+    if calls == 3:
+        sys.setswitchinterval(1e-5)  # else a busy machine may never let it in before the answer is there
+        threading.Thread(target=finish, args=(link(),), daemon=True).start()
+    return kernel(data)
+"""
+CUT = """
+def answer(data):
+    if calls == 13:
+        for name in ("out", "in", "bell"):
+            os.truncate(f"{sys.argv[-1]}/{name}", 0)
+    return kernel(data)
+"""
+LONGER = """
+def answer(data):
+    if calls == 13:
+        os.truncate(f"{sys.argv[-1]}/in", 1 << 20)
+    return kernel(data)
+"""
+AT_13 = """
+def answer(data):
+    return (ACT) if calls == 13 else kernel(data)
+"""
+ENDS = AT_13.replace("ACT", "os._exit(3)")
+SLOW_ONCE = """
+def answer(data):
+    if calls == 13:
+        time.sleep(0.2)
+    return [1] if calls == 14 else kernel(data)
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "verdicts"),
+    [
+        (REPLAYED, {"wrong"}),
+        (STALE, {"wrong"}),
+        (AFTER_DONE, {"wrong"}),
+        (BY_A_THREAD, {"wrong"}),
+        (GUESSED, {"violation"}),
+        (BEFORE_IT_IS_ASKED, {"wrong"}),
+        (CUT, {"violation", "error"}),
+        (LONGER, {"violation"}),
+        (ENDS, {"error"}),
+        (AT_13.replace("ACT", "[1.0]"), {"wrong"}),
+        (AT_13.replace("ACT", "data[0] + 2"), {"wrong"}),
+        (AT_13.replace("ACT", "1 / 0"), {"error"}),
+        (AT_13.replace("ACT", "[bytearray(b'x') * (900 << 20) for _ in range(2)]"), {"memory", "error"}),
+        (SLOW_ONCE, {"wrong"}),
+    ],
+    ids=[
+        "the first answer again",
+        "done before it has begun",
+        "written after it has said done",
+        "written by a thread",
+        "a token of its own",
+        "done said all the time",
+        "files cut short",
+        "a file made longer",
+        "its process ends",
+        "an answer of another kind",
+        "one of them wrong",
+        "one of them raises",
+        "too much memory",
+        "a slow call taken back by another kind of answer",
+    ],
+)
+def test_each_of_several_answers_is_looked_at_at_once(tmp_path: Path, source: str, verdicts: set[str]) -> None:
+    report = judged(tmp_path, AT + source)
+    assert report.verdict in verdicts, report.reason
+    assert in_one_go(report) == 9
+
+
+SLOW = """
+def answer(data):
+    print(calls)
+    if calls > 11:
+        time.sleep(0.8)
+    return kernel(data)
+"""
+
+
+def test_a_time_limit_holds_for_all_calls_of_a_go_together(tmp_path: Path) -> None:
+    """Each of them could otherwise take what was left before the first."""
+    report = judged(tmp_path, AT + SLOW, limits=ground.limits(benchmark_s=2.0))
+    assert report.verdict == "timeout", report.reason
+    assert int(report.log.split()[-1]) < 18, "the go wasn't ended"
+
+
+# Works before it says that it is awake: in the place where the runner makes the next call's arrays.
+WORKS_BETWEEN = """
+from kbslurm_eval.runner import serve
+
+plain = serve._Ahead.__init__
+
+
+def slowly(*given):
+    until = time.perf_counter() + 0.006
+    while time.perf_counter() < until:
+        pass
+    plain(*given)
+
+
+serve._Ahead.__init__ = slowly
+
+
+def answer(data):
+    return kernel(data)
+"""
+
+
+def test_what_is_done_between_two_calls_counts(tmp_path: Path) -> None:
+    """A millisecond is free there, as before a single call, or eight times what being ready takes; at most five.
+    What takes longer belongs to the call."""
+    report = judged(tmp_path, AT + WORKS_BETWEEN)
+    assert report.verdict == "passed", report.reason
+    assert report.score_s is not None
+    assert report.score_s > 0.006
+
+
+# Says that it is awake before it was asked, again and again.
+NEVER_ASLEEP = """
+def finish(line):
+    while True:
+        line.words[259] = line.words[4] + 1
+        line.words[259] = line.words[4]
+        time.sleep(0)
+
+
+def answer(data):
+    if calls == 3:
+        threading.Thread(target=finish, args=(link(),), daemon=True).start()
+    return kernel(data)
+"""
+
+
+def test_who_says_that_it_is_awake_before_it_is_asked_gains_nothing(tmp_path: Path) -> None:
+    report = judged(tmp_path, AT + NEVER_ASLEEP)
+    assert report.verdict == "passed", report.reason
+    assert in_one_go(report) == 9
+
+
+NULLS = """
+def answer(data):
+    return kernel(data)
+
+
+from kbslurm_eval.runner import serve
+
+plain = serve.RunnerEnd.answer
+
+
+def slowly(line, token, status, text=""):
+    if line.words[1] == 2:  # a null call
+        time.sleep(0.05)
+    plain(line, token, status, text)
+
+
+serve.RunnerEnd.answer = slowly
+"""
+
+
+def test_null_calls_in_one_go_are_those_from_before_the_submission(tmp_path: Path) -> None:
+    """What is taken off can't be made larger by whoever it is taken off for."""
+    source = AT + NULLS.replace("return kernel(data)", "time.sleep(0.0005)\n    return kernel(data)")
+    report = judged(tmp_path, source, budget=wire.Budget(launches=1, calls=80))
+    assert report.verdict == "passed", report.reason
+    times = report.samples[0].own
+    assert min(times.null_ns) > 50_000_000, "null calls were made while it was there"
+    assert max(times.trusted_null_ns) < 50_000_000
+    assert report.score_s is not None
+    assert report.score_s > 0.0004
+
+
+OF_ANOTHER_TYPE = """
+import numpy as np
+
+
+def custom_kernel(data):
+    return (data[0] + 1).astype(np.float32).astype(TYPE)
+"""
+
+
+def test_an_answer_of_another_type_that_may_be_is_timed_in_one_go_as_well(tmp_path: Path) -> None:
+    problem = ADDING.format(more="0.5", pace_s=0.0).replace(
+        "array_equal(output, data[0] + 1)", "allclose(output, data[0] + 1)"
+    )
+    source = OF_ANOTHER_TYPE.replace("TYPE", "np.float32")
+    report = judged(tmp_path, source, files={"reference.py": problem}, config={"outputs": "check"})
+    assert report.verdict == "passed", report.reason
+    assert in_one_go(report) == 9
+    assert len(report.samples[0].own.calls_ns) == 20
+
+
+IN_C = r"""
+#include "kbslurm.h"
+KB_ENTRY int custom_kernel(const kb_array *in, int inputs, kb_array *out, int outputs) {
+  const double *x = static_cast<const double *>(in[0].data);
+  double *y = static_cast<double *>(out[0].data);
+  for (long long i = 0; i < in[0].size; ++i) y[i] = x[i] + 1;
+  return 0;
+}
+"""
+
+
+@needs(GXX)
+def test_compiled_code_is_called_in_one_go(tmp_path: Path) -> None:
+    report = judged(tmp_path, IN_C, lang="cu", entry="submission.cu")
+    assert report.verdict == "passed", report.reason
+    assert in_one_go(report) == 9
