@@ -14,6 +14,7 @@ Every backend that shares a disk with its jobs (local, slurm) uses this layout, 
         out/artifacts/     0700  what a profile left, made where the submission ran: bytes, never looked into
         scratch/           0700  working folder, home and temporary folder of the job
         elsewhere          0600  where the backend has it: Slurm said that another cluster took the job
+        keeper.json        0600  where the backend has it: the keeper that it is handed over to, written before it is
         cancelled          0600  whoever claims after this stands here ends at once
         exit.json          0600  how it ended, once nothing of it is left
         log                0600  what the job printed, capped; for the operator only, it may hold secrets
@@ -41,7 +42,7 @@ from kbslurm.domain.run import JobName
 from kbslurm.errors import Invalid
 
 T = TypeVar("T")
-NAME = re.compile(r"kb-[A-Za-z0-9_-]{1,80}")
+NAME = re.compile(r"kbk?-[A-Za-z0-9_-]{1,80}")
 FOLDER_MODE = 0o700
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 CLOSED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
@@ -126,6 +127,10 @@ class AttemptPaths:
     @property
     def elsewhere(self) -> Path:
         return self.dir / "elsewhere"
+
+    @property
+    def keeper(self) -> Path:
+        return self.dir / "keeper.json"
 
     @property
     def exit(self) -> Path:

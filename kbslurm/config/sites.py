@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import re
 import tomllib
 import types
@@ -19,8 +20,20 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
+from kbslurm.domain.amounts import counted, span
+from kbslurm.domain.keepers import (
+    CLOCKS_S,
+    END_S,
+    LEAST_IDLE_S,
+    LEAST_RUN_S,
+    LONGEST_IDLE_S,
+    LONGEST_LIFE_S,
+    Warm,
+    beyond_s,
+    check_hours,
+)
 from kbslurm.domain.site import PERSON_ACCOUNT, GpuType, Site
-from kbslurm.errors import Misconfigured, NotFound
+from kbslurm.errors import Invalid, Misconfigured, NotFound
 
 T = TypeVar("T")
 
@@ -344,6 +357,69 @@ class _SiteParser:
             self.wrong((*where, "cpus"), "a job needs a processor", "The judge and the runner need two.")
         self._check_charge(gpu, where)
         self._check_times(site, gpu, where)
+        if gpu.warm is not None:
+            self._check_warm(site, gpu, gpu.warm, (*where, "warm"))
+
+    def _check_warm(self, site: Site, gpu: GpuType, warm: Warm, where: tuple[str, ...]) -> None:
+        """Keepers hold what others may need: what the file allows has bounds of its own."""
+        if not LEAST_IDLE_S <= warm.idle_s <= LONGEST_IDLE_S:
+            self.wrong(
+                (*where, "idle"),
+                f"a warm worker may wait for work between {span(LEAST_IDLE_S)} and {span(LONGEST_IDLE_S)}, not"
+                f" {span(warm.idle_s)}",
+                'Write it like "5m"; there is no way to hold a GPU for good.',
+            )
+        limits = [limit for limit in (gpu.max_time_s, site.max_time_s, LONGEST_LIFE_S) if limit is not None]
+        least_s = beyond_s(site.start_s) + LEAST_RUN_S
+        if not 2 * warm.idle_s <= warm.life_s <= min(limits):
+            self.wrong(
+                (*where, "life"),
+                f"a warm worker's life is between twice its idle time and {span(min(limits))} here,"
+                f" not {span(warm.life_s)}",
+                f'Write life = "{min(limits) / 60:.0f}m" or less, or raise max_time if the partition allows it.'
+                if warm.life_s > min(limits)
+                else f'Write life = "{2 * warm.idle_s / 60:.0f}m" or more, or a shorter idle.',
+            )
+        elif warm.life_s < least_s:
+            self.wrong(
+                (*where, "life"),
+                f"in {span(warm.life_s)} a warm worker could serve no run of a minute: runs may take"
+                f" {span(site.start_s)} to start here, and the end takes {span(END_S + CLOCKS_S)}",
+                f'Write life = "{math.ceil(least_s / 60)}m" or more, or a shorter start.',
+            )
+        for period in warm.hours:
+            try:
+                check_hours(period)
+            except Invalid as error:
+                self.wrong((*where, "hours"), error.message, error.hint or "")
+        if warm.max >= gpu.slots:
+            self.wrong(
+                (*where, "max"),
+                f"{counted(warm.max, 'warm worker')} would take all {counted(gpu.slots, 'job')} that may be open, and"
+                " some runs need one of their own",
+                f"{f'Write at most {gpu.slots - 1}' if gpu.slots > 1 else 'Leave this table out'}, or raise max_open"
+                f" below [{'.'.join(where[:-1])}].",
+            )
+        if gpu.memory_mb is None:
+            self.wrong(
+                where, "a warm worker starts before it is known which problem it will run, so its memory must be given",
+                f'Add memory = "64G", enough for the largest problem, below [{".".join(where[:-1])}].',
+            )  # fmt: skip
+        if gpu.charges_people:
+            self.wrong(
+                where, "runs of several people go into one warm worker, so no person's own account can pay for it",
+                f"Name one account below [{'.'.join(where[:-1])}], or remove warm.",
+            )  # fmt: skip
+        if gpu.vendor == "amd":
+            self.wrong(
+                where, "there is no look yet at whether an AMD device is clean between two runs",
+                "Remove warm; runs on this GPU type are jobs of their own.",
+            )  # fmt: skip
+        if not warm.give_back and not gpu.reservation:
+            self.wrong(
+                (*where, "give_back"), "only GPUs that are reserved for us may be kept while others wait",
+                "Name the reservation of these GPUs, or remove give_back.",
+            )  # fmt: skip
 
     def _check_charge(self, gpu: GpuType, where: tuple[str, ...]) -> None:
         if re.search(r"[{}]", gpu.account.replace(PERSON_ACCOUNT, "")):
@@ -372,10 +448,10 @@ _PATH_HINT = "Use only letters, digits and . _ - / + = ~ in the path."
 # The job script's own variables.
 # What a job script sets, and what eval/supervise.sh does; a test holds this to both.
 _SCRIPTS = frozenset(
-    "APPTAINER_CACHEDIR APPTAINER_CONFIGDIR APPTAINER_TMPDIR CAN CONTAINER DIGEST DIR ENTER EVAL GPU_OPTION HOME IMAGE"
-    " IFS IN_ROOM JOB KNOWN LC_ALL LIMIT_S LOOK MARK N NODE PATH PINNED PROFILE PROFILER PYTHON ROOM RUNTIME SCRATCH"
-    " SCRATCH_MB SCRATCH_NEEDS SCRATCH_ROOT SEEN SHM SHM_ROOT SINGULARITY_CACHEDIR SINGULARITY_TMPDIR SUPERVISOR VENDOR"
-    " WATCH WHOLE".split()
+    "APPTAINER_CACHEDIR APPTAINER_CONFIGDIR APPTAINER_TMPDIR ATTEMPTS CAN CONTAINER DIGEST DIR ENDING_S ENTER EVAL"
+    " GPU_OPTION HOME IDLE_S IFS IMAGE IN_ROOM JOB KB_KEEPER KB_STEP KNOWN LAST_S LC_ALL LIFE_S LIMIT_S LOOK MARK N"
+    " NODE PATH PINNED PROFILE PROFILER PYTHON ROOM RUNTIME SCRATCH SCRATCH_MB SCRATCH_NEEDS SCRATCH_ROOT SEEN SHM"
+    " SHM_ROOT SINGULARITY_CACHEDIR SINGULARITY_TMPDIR SRUN STEP STEP_MB SUPERVISOR VENDOR WATCH WHOLE".split()
 )
 _OURS = ("--job-name", "--output", "--error", "--time", "--requeue", "--no-requeue", "--export", "--array", "--wrap")
 

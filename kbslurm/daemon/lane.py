@@ -19,16 +19,29 @@ from kbslurm.daemon.timing import back_off_s
 from kbslurm.daemon.wake import Wake
 from kbslurm.domain import breaker as breakers
 from kbslurm.domain.breaker import CLOSED, Breaker
+from kbslurm.domain.keepers import Keeper, KeeperEnding
 from kbslurm.domain.placement import Planned
 from kbslurm.domain.run import AttemptState, JobName, OpenAttempt, Seen, new_job_name
 from kbslurm.errors import BackendTrouble, KbslurmError
+from kbslurm.flow import keepers as keeping
 from kbslurm.flow.collect import AttemptNotes, collect, collect_late
 from kbslurm.flow.launch import Launched, foresee, is_settled, launch, say_waits
 from kbslurm.flow.place import Place
 from kbslurm.flow.sweep import give_back, is_wanted_back, sweep, unsettled
 from kbslurm.observe.logs import teller
 from kbslurm.observe.metrics import Metrics
-from kbslurm.ports import Backend, Clock, Closes, PrunesFiles, RingsDoorbell, Store, TellsLapse, TellsLimits, TellsPace
+from kbslurm.ports import (
+    Backend,
+    Clock,
+    Closes,
+    KeepsWarm,
+    PrunesFiles,
+    RingsDoorbell,
+    Store,
+    TellsLapse,
+    TellsLimits,
+    TellsPace,
+)
 
 tell = teller("daemon")
 
@@ -43,7 +56,8 @@ FORESEE_AGAIN_S = 600.0
 class Turn:
     """A lane's work for one turn: its open attempts from the database, those just claimed for it, and those given up
     recently. `give_back`: what it has certainly not sent goes elsewhere. `knock`: check whether the place answers.
-    `foresee`: GPU types for which to predict when it would start the next run."""
+    `foresee`: GPU types for which to predict when it would start the next run. `keepers`: its open keepers, if they
+    are to be tended."""
 
     attempts: Sequence[OpenAttempt]
     claimed: Sequence[OpenAttempt]
@@ -53,6 +67,7 @@ class Turn:
     give_back: bool = False
     knock: bool = False
     foresee: Sequence[str] = ()
+    keepers: Sequence[Keeper] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +103,7 @@ class Lane:
     metrics: Metrics
     places: Sequence[Place] = ()
     notes: AttemptNotes = field(default_factory=AttemptNotes)
+    keeper_notes: keeping.KeeperNotes = field(default_factory=keeping.KeeperNotes)
     rung: bool = True
     busy: bool = False
     troubles: int = 0
@@ -121,28 +137,35 @@ class Lane:
         now: datetime,
         *,
         give_back: bool = False,
+        keepers: Sequence[Keeper] = (),
     ) -> Turn | None:
         """What this lane should do now, if anything. With nothing open it makes no calls: an idle site isn't
         bothered."""
         foresee, self.foresee = self.foresee, ()
-        if not attempts and not claimed and not dead and not self.knock and not foresee:
+        if not attempts and not claimed and not dead and not self.knock and not foresee and not keepers:
             return None
-        poll = bool(attempts) and (self.rung or now >= self.poll_at)
+        due = self.rung or now >= self.poll_at
+        poll = bool(attempts or keepers) and due
         swept = bool(attempts) and (now >= self.sweep_at or any(at <= now for at in self._cancels_due(attempts)))
         launches = bool(claimed) or self._has_due_launches(now)
         give_back = give_back and any(attempt.id in self.notes.put_off for attempt in attempts)
         knock, self.knock = self.knock and not launches, False
         sweeps = swept and self._has_unsettled(attempts, now)
-        if not (poll or launches or dead or give_back or knock or foresee or sweeps):
+        keep = bool(keepers) and (due or keeping.is_due(keepers, self.keeper_notes, now))
+        if not (poll or launches or dead or give_back or knock or foresee or sweeps or keep):
             return None
         turn = Turn(attempts=attempts, claimed=claimed, dead=dead, poll=poll, sweep=swept)
-        return dataclasses.replace(turn, give_back=give_back, knock=knock, foresee=foresee)
+        tended = keepers if keep else ()
+        return dataclasses.replace(turn, give_back=give_back, knock=knock, foresee=foresee, keepers=tended)
 
-    def wakes_at(self, attempts: Sequence[OpenAttempt], now: datetime) -> datetime | None:
+    def wakes_at(
+        self, attempts: Sequence[OpenAttempt], now: datetime, *, keepers: Sequence[Keeper] = ()
+    ) -> datetime | None:
         """When it next has something to do, if nothing else happens."""
-        if self.busy or not attempts:
+        if self.busy or not (attempts or keepers):
             return None
-        moments = [self.poll_at, *self.notes.unsent.values(), *self._cancels_due(attempts)]
+        unsent = [*self.notes.unsent.values(), *self.keeper_notes.unsent.values()]
+        moments = [self.poll_at, *unsent, *self._cancels_due(attempts)]
         if self._has_unsettled(attempts, now):
             moments.append(self.sweep_at)
         return max(self.ready_at, min(moments))
@@ -202,6 +225,7 @@ class Lane:
     def forget(self) -> None:
         """Start like a new process: since this one last led, others may have."""
         self.notes, self.rung, self.troubles, self.in_vain = AttemptNotes(), True, 0, 0
+        self.keeper_notes = keeping.KeeperNotes()
         self.foresee, self.foreseen, self.shut = (), {}, {}
         self.ready_at = self.poll_at = self.sweep_at = NEVER
 
@@ -269,6 +293,7 @@ class Lane:
             steps.callback(self._tidy, turn, now)
             steps.callback(self._collect, turn)
             steps.callback(self._foresee, turn)
+            steps.callback(self._keep, turn)
             steps.callback(self._launch_due, [*turn.attempts, *turn.claimed])
             steps.callback(self._knock, turn)
             self._sweep(turn, now)
@@ -286,6 +311,11 @@ class Lane:
             at = foresee(self.store.queue, self.place, gpu, now)
             self.foreseen = {**self.foreseen, gpu: Foreseen(at=at, asked_at=now)}
 
+    def _keep(self, turn: Turn) -> None:
+        """Send keepers, see how they are, and let them go."""
+        if turn.keepers:
+            keeping.tend(self.store.keepers, self.place, turn.keepers, self.keeper_notes, self.clock.now())
+
     def _sweep(self, turn: Turn, now: datetime) -> None:
         """Before launches: on a site with a call budget, cancelling comes before giving it more jobs."""
         if turn.sweep:
@@ -295,8 +325,9 @@ class Lane:
     def _collect(self, turn: Turn) -> None:
         if turn.poll:
             self.poll_at = self.clock.now() + timedelta(seconds=self.place.poll_s)
-            settled = collect(self.store, self.place, turn.attempts, self.notes, self.clock.now())
-            self.metrics.settled.labels(self.place.name).inc(settled)
+            if turn.attempts:
+                settled = collect(self.store, self.place, turn.attempts, self.notes, self.clock.now())
+                self.metrics.settled.labels(self.place.name).inc(settled)
 
     def _tidy(self, turn: Turn, now: datetime) -> None:
         collect_late(self.store.attempts, self.place, turn.dead, now)
@@ -311,6 +342,10 @@ class Lane:
         gone = backend.prune(before, keep=keep) if isinstance(backend, PrunesFiles) else 0
         if gone:
             tell("pruned", backend=self.place.name, attempts=gone)
+        if self.place.warm and isinstance(backend, KeepsWarm):
+            held = {one.name for one in self.store.keepers.open()}
+            if left := backend.prune_keepers(before, keep=held):
+                tell("pruned", backend=self.place.name, keepers=left)
 
     def _launch_due(self, attempts: Sequence[OpenAttempt]) -> None:
         came_of: list[Launched] = []
@@ -347,6 +382,10 @@ class Lane:
             self.metrics.launches.labels(self.place.name, came).inc()
             if came is Launched.SUBMITTED:
                 self._open(attempt.gpu, attempts)
+            elif came is Launched.NOT_WARM and attempt.keeper is not None:
+                # It is no use as it is; if the policy still wants one, it starts another.
+                why = "it didn't take a run that was given to it"
+                self.store.keepers.drain(attempt.keeper.id, KeeperEnding.DRAINED, why, self.clock.now())
             elif came in (Launched.SHUT, Launched.AWAY):
                 self._shut(attempt)
             elif not is_settled(came):

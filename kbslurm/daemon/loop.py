@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from kbslurm.daemon.clock import NEVER, WallClock, leapt_s, went_back
+from kbslurm.daemon.keeper_step import KeeperStep
 from kbslurm.daemon.lane import Lane, trace_of
 from kbslurm.daemon.placement_step import PlacementStep
 from kbslurm.daemon.timing import Timing, back_off_s
@@ -81,6 +82,7 @@ class Daemon:
         }
         rules = rules or Rules(overflow=Overflow(when="when_down"))
         self.placement = PlacementStep(store, self.lanes, rules, self.timing)
+        self.keeping = KeeperStep(store, self.lanes, self.metrics)
         self._before = before or {}
         self.leading: bool | None = None
         self._renew_at = self._count_at = self._late_at = self._known_at = self._tend_at = self._forget_at = NEVER
@@ -130,6 +132,7 @@ class Daemon:
         return {
             "places": {name: lane.told() for name, lane in self.lanes.items()},
             "overflow": self.placement.told(),
+            "warm": self.keeping.told(),
         }
 
     def tick(self) -> tuple[int, float]:
@@ -145,13 +148,16 @@ class Daemon:
         by_place = self._by_place(attempts)
         self._end_cancelled_at_unknown_places(by_place, now)
         self._tend(now)
-        attempts = self.placement.before_claims(resting, attempts, now)
-        claimed = self._claim([lane.place for lane in resting.values()], attempts, now)
+        self.keeping.open(now)
+        self.keeping.before_claims(resting, attempts, now)
+        keepers = self.keeping.by_place()
+        attempts = self.placement.before_claims(resting, attempts, now, keepers=self.keeping.known)
+        claimed = self._claim(resting, attempts, now)
         dead, self._began = self._lately_dead(now), False
         for name, lane in resting.items():
             mine, lost = ([attempt for attempt in some if attempt.backend == name] for some in (claimed, dead))
             away = self.placement.gives_back(lane)
-            turn = lane.next_turn(by_place.get(name, ()), mine, lost, now, give_back=away)
+            turn = lane.next_turn(by_place.get(name, ()), mine, lost, now, give_back=away, keepers=keepers[name])
             if turn is not None:
                 lane.begin(turn)
                 self._began = True
@@ -166,6 +172,7 @@ class Daemon:
             tell("the clock was set back", level="warning", by_s=(self._known_at - now).total_seconds())
             self._renew_at = self._count_at = self._late_at = self._tend_at = NEVER
             self.placement.keep_time()
+            self.keeping.keep_time()
         if self._steady is not None:
             before, self._steady_at = self._steady_at, self._steady()
             if self.leading and (by_s := leapt_s(self._known_at, now, self._steady_at - before)):
@@ -205,6 +212,7 @@ class Daemon:
         if now >= self._count_at:
             self._count_at = now + timedelta(seconds=COUNT_EVERY_S)
             self.metrics.saw(self.store.queue.waiting(), attempts)
+            self.metrics.saw_keepers(self.keeping.known)
 
     def _tick_or_back_off(self, once: bool) -> float | None:
         try:
@@ -248,14 +256,17 @@ class Daemon:
         self.metrics.leading.set(1 if held else 0)
         return held
 
-    def _claim(self, places: Sequence[Place], attempts: Sequence[OpenAttempt], now: datetime) -> list[OpenAttempt]:
+    def _claim(self, resting: Mapping[str, Lane], attempts: Sequence[OpenAttempt], now: datetime) -> list[OpenAttempt]:
         """Busy or paused lanes get no new runs: those go elsewhere or wait a moment."""
+        places = [lane.place for lane in resting.values()]
         slots = free_slots(
             {place.name: place.backend.capacity() for place in places},
             attempts,
             staff_only=[place.name for place in places if not place.untrusted],
             widest={place.name: place.widest for place in places},
+            keepers=self.keeping.known,
         )
+        slots = self.keeping.offered(slots, resting, attempts, now)
         slots, rules = self.placement.offered(slots, attempts, now), self.placement.claim_rules()
         claimed: list[OpenAttempt] = []
         while slots and len(claimed) < CLAIMS_PER_TICK:
@@ -294,8 +305,11 @@ class Daemon:
         moments = [now + timedelta(seconds=self.timing.idle_s), self._renew_at]
         if self._untended:
             moments.append(self._tend_at)
+        if (decide_at := self.keeping.wakes_at(now)) is not None:
+            moments.append(max(now, decide_at))
+        keepers = self.keeping.by_place()
         for name, lane in self.lanes.items():
-            at = lane.wakes_at(by_place.get(name, ()), now)
+            at = lane.wakes_at(by_place.get(name, ()), now, keepers=keepers[name])
             if at is not None:
                 moments.append(at)
             if not lane.busy and lane.ready_at > now:

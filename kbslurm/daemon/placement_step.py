@@ -13,6 +13,8 @@ from kbslurm.daemon.timing import Timing
 from kbslurm.domain import breaker as breakers
 from kbslurm.domain import placement
 from kbslurm.domain.breaker import CLOSED, Breaker
+from kbslurm.domain.drift import coin
+from kbslurm.domain.keepers import Keeper
 from kbslurm.domain.placement import Backlog, Plan, Planned, Rules
 from kbslurm.domain.run import OpenAttempt, Slot
 from kbslurm.flow.place import Place
@@ -54,13 +56,17 @@ class PlacementStep:
         self._shadow_at = NEVER
 
     def before_claims(
-        self, resting: Mapping[str, Lane], attempts: Sequence[OpenAttempt], now: datetime
+        self,
+        resting: Mapping[str, Lane],
+        attempts: Sequence[OpenAttempt],
+        now: datetime,
+        *,
+        keepers: Sequence[Keeper] = (),
     ) -> Sequence[OpenAttempt]:
         """Update the breakers, withdraw what home could run, order shadows. Returns the open attempts afterwards."""
-        if not self.has_policy:
-            return attempts
-        self._move_breakers(now)
-        attempts = self._bring_home(resting, attempts, now)
+        if self.has_policy:
+            self._move_breakers(now)
+            attempts = self._bring_home(resting, attempts, now, keepers)
         self._shadow(now)
         return attempts
 
@@ -181,13 +187,14 @@ class PlacementStep:
         found = self.store.shadows.candidates(now)
         backlog, places = (self.store.queue.demand(now) if found else Backlog()), self._place_views()
         for one in found:
-            place = placement.shadow_at(one, places, self.rules, backlog)
-            if place is not None and self.store.shadows.order_once(one, place, now):
+            warm = one.warm and coin(one.run) < self.rules.shadow
+            place = one.backend if warm else placement.shadow_at(one, places, self.rules, backlog)
+            if place is not None and self.store.shadows.order_once(one, place, now, cold=warm):
                 backlog = dataclasses.replace(backlog, pinned=backlog.pinned | {place})
                 tell("shadowed", run=one.run, backend=place)
 
     def _bring_home(
-        self, resting: Mapping[str, Lane], attempts: Sequence[OpenAttempt], now: datetime
+        self, resting: Mapping[str, Lane], attempts: Sequence[OpenAttempt], now: datetime, keepers: Sequence[Keeper]
     ) -> Sequence[OpenAttempt]:
         """Withdraw attempts that wait elsewhere if home has room for them: they are cancelled there.
 
@@ -202,6 +209,7 @@ class PlacementStep:
             attempts,
             staff_only=[name for name, lane in resting.items() if not lane.place.untrusted],
             widest={name: lane.place.widest for name, lane in resting.items()},
+            keepers=keepers,
         )
         starts, rule = self._starts(attempts, now, last=True), self.rules.overflow
         slots = [one for one in slots if not placement.is_late(starts.get((one.backend, one.gpu)), rule, now)]

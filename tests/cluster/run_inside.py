@@ -20,6 +20,7 @@ RUN_S = 1500.0
 REPORTS = "KBSLURM_TEST_REPORTS"
 INSIDE = "KBSLURM_TEST_INSIDE"
 VIA = "KBSLURM_TEST_VIA"  # "rest" or "ssh": walks and faults reach Slurm through slurmrestd, or over ssh
+RUNTIME = "KBSLURM_TEST_RUNTIME"  # "none": walks and faults go without containers, as on a tree without Apptainer
 PACE = "KBSLURM_TEST_PACE"  # "default": faults in real time, at the pace of a site that says nothing about it
 
 
@@ -50,7 +51,7 @@ class Cluster:
             environment["CI"] = "true"
         if asked := os.environ.get("KBSLURM_TEST_TORCH_IMAGE"):
             environment["KBSLURM_TEST_TORCH_IMAGE"] = asked
-        environment |= {name: os.environ[name] for name in (PACE, VIA) if os.environ.get(name)}
+        environment |= {name: os.environ[name] for name in (PACE, VIA, RUNTIME) if os.environ.get(name)}
         given = [f"--env={name}={value}" for name, value in environment.items()]
         with AdminOrders(self):
             return self.up(

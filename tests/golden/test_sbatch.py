@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -10,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from kbslurm.config import shared_folders, sites
-from kbslurm.domain.run import JobName
+from kbslurm.domain.run import JobName, KeeperName
 from kbslurm.domain.site import Site
-from kbslurm.flow.script import script_for
+from kbslurm.flow.script import keeper_script_for, script_for
 from tests.services import DASH, SHELLCHECK, needs
 
 KEPT = Path(__file__).with_name("data") / "sbatch"
@@ -21,6 +22,9 @@ CASES = [
     for file in sorted(shared_folders.path("site-configs").glob("*.toml"))
     for gpu in sorted(sites.load(file).gpus)
 ]
+
+
+KEEPERS = [("bunya", "H100"), ("della", "A100-80"), ("example", "H100")]
 
 
 def rendered(name: str, gpu: str) -> str:
@@ -42,6 +46,26 @@ def text_for(site: Site, gpu: str) -> str:
     )
 
 
+def keeper_text_for(site: Site, gpu: str) -> str:
+    """The script of a keeper there, with what its file would have to say."""
+    kind = dataclasses.replace(site.gpus[gpu], memory_mb=65_536, account="contest")
+    return keeper_script_for(
+        dataclasses.replace(site, gpus={gpu: kind}),
+        name=KeeperName("kbk-abcdefghijklmnopqrstuvwxyz"),
+        gpu=gpu,
+        directory=Path("/shared/keepers/kbk-abcdefghijklmnopqrstuvwxyz"),
+        harness=Path("/shared/eval-0123456789abcdef"),
+        program="0123456789abcdef" * 4,
+        idle_s=300.0,
+        life_s=14_400.0,
+        templates=shared_folders.path("sbatch_templates"),
+    )
+
+
+def keeper_rendered(name: str, gpu: str) -> str:
+    return keeper_text_for(sites.load(shared_folders.path("site-configs") / f"{name}.toml"), gpu)
+
+
 @pytest.mark.parametrize(("name", "gpu"), CASES)
 def test_a_sites_script_is_as_it_was(name: str, gpu: str) -> None:
     text, file = rendered(name, gpu), KEPT / f"{name}-{gpu}.sh"
@@ -50,6 +74,31 @@ def test_a_sites_script_is_as_it_was(name: str, gpu: str) -> None:
         file.write_text(text)
     assert text == file.read_text(), "it changed: look at it, then KBSLURM_TEST_GOLDEN=write"
     assert text == rendered(name, gpu)
+
+
+@pytest.mark.parametrize(("name", "gpu"), KEEPERS)
+def test_a_keepers_script_is_as_it_was(name: str, gpu: str) -> None:
+    text, file = keeper_rendered(name, gpu), KEPT.parent / "keepers" / f"{name}-{gpu}.sh"
+    if os.environ.get("KBSLURM_TEST_GOLDEN") == "write":
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    assert text == file.read_text(), "it changed: look at it, then KBSLURM_TEST_GOLDEN=write"
+
+
+def test_every_site_can_have_keepers_that_claim_first_and_hold_no_secret() -> None:
+    for name, gpu in CASES:
+        text = keeper_rendered(name, gpu)
+        subprocess.run(["sh", "-n"], input=text, text=True, check=True)
+        assert len(text.splitlines()) <= 60 and text.endswith("\nkeep\n")
+        steps = ['mkdir "$DIR/claim"', 'cat "$EVAL/keep.sh"', 'eval "$SUPERVISOR"', "\nkeep\n"]
+        places = [text.index(step) for step in steps]
+        assert places == sorted(places)
+        code = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+        assert not re.search(r"TOKEN|PASSWORD|DATABASE_URL|SECRET", code)
+        # it asks for what a run's own job asks for: same place, account, QOS and GPU
+        request = [line for line in rendered(name, gpu).splitlines() if line.startswith("#SBATCH")]
+        named = ("--job-name", "--mem", "--chdir", "--output", "--exclude", "--account")
+        assert {line for line in request if not any(one in line for one in named)} <= set(text.splitlines())
 
 
 def test_no_golden_script_is_left_over() -> None:

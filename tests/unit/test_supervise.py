@@ -17,34 +17,38 @@ from kbslurm.config import shared_folders, sites
 from kbslurm.domain.run import JobName
 from kbslurm.domain.site import Site
 from kbslurm.errors import Misconfigured
-from kbslurm.flow.script import SUPERVISOR, harness_digest, node_text, script_for, supervisor_digest
+from kbslurm.flow.script import KEEPER, SUPERVISOR, harness_digest, node_text, script_for, supervisor_digest
 from tests.services import DASH, SHELLCHECK, needs
 
 FILE = shared_folders.eval_dir() / SUPERVISOR
+BOTH = [FILE, shared_folders.eval_dir() / KEEPER]
 TEMPLATES = shared_folders.path("sbatch_templates")
 
 
+@pytest.mark.parametrize("file", BOTH, ids=lambda file: file.stem)
 @pytest.mark.parametrize("shell", [pytest.param("dash", marks=needs(DASH)), "bash", "sh"])
-def test_it_is_posix_shell(shell: str) -> None:
-    done = subprocess.run([shell, *(["--posix"] if shell == "bash" else []), "-n", str(FILE)], check=False)
+def test_it_is_posix_shell(shell: str, file: Path) -> None:
+    done = subprocess.run([shell, *(["--posix"] if shell == "bash" else []), "-n", str(file)], check=False)
     assert done.returncode == 0
-    code = "\n".join(line for line in FILE.read_text().splitlines() if not line.lstrip().startswith("#"))
+    code = "\n".join(line for line in file.read_text().splitlines() if not line.lstrip().startswith("#"))
     assert not re.search(r"\[\[|^\s*(local|function|source)\s|<<<|\$'|&>", code, re.MULTILINE)
 
 
 @needs(SHELLCHECK)
-def test_shellcheck_has_nothing_to_say_of_it() -> None:
-    done = subprocess.run(["shellcheck", "--shell=sh", str(FILE)], text=True, capture_output=True, check=False)
+@pytest.mark.parametrize("file", BOTH, ids=lambda file: file.stem)
+def test_shellcheck_has_nothing_to_say_of_it(file: Path) -> None:
+    done = subprocess.run(["shellcheck", "--shell=sh", str(file)], text=True, capture_output=True, check=False)
     assert done.returncode == 0, done.stdout
 
 
-def test_what_a_shell_reads_of_it_is_what_lies_there() -> None:
+@pytest.mark.parametrize("file", BOTH, ids=lambda file: file.stem)
+def test_what_a_shell_reads_of_it_is_what_lies_there(file: Path) -> None:
     """`$(cat FILE)` drops NUL bytes and the line ends at its end; sha256sum of the file says the same digest."""
-    raw = FILE.read_bytes()
+    raw = file.read_bytes()
     assert raw.isascii() and b"\0" not in raw and raw.endswith(b"\n") and not raw.endswith(b"\n\n")
     reading = 'text=$(cat "$1"); printf "%s\\n" "$text" | sha256sum'
-    done = subprocess.run(["sh", "-c", reading, "sh", str(FILE)], text=True, capture_output=True, check=True)
-    assert done.stdout == f"{supervisor_digest(FILE.parent)}  -\n"
+    done = subprocess.run(["sh", "-c", reading, "sh", str(file)], text=True, capture_output=True, check=True)
+    assert done.stdout == f"{supervisor_digest(file.parent, file.name)}  -\n"
 
 
 def test_every_site_gets_the_same_bytes_and_every_job_their_digest(tmp_path: Path) -> None:

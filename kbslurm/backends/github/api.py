@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from kbslurm.backends.github.deadline import Deadline, TooSlow
+from kbslurm.client.trust import trusted
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
 from kbslurm.ports import LimitReport
 
@@ -88,9 +89,11 @@ class Api:
         self._troubles = 0
         self._quiet_until = 0.0
         self._deadline = Deadline(monotonic)
-        self._client = self._deadline.over(httpx.Client(timeout=TIMEOUT, follow_redirects=False))
+        self._client = self._deadline.over(
+            httpx.Client(timeout=TIMEOUT, follow_redirects=False, verify=trusted(self.url))
+        )
         # A redirect may lead to another host, which doesn't get our headers.
-        self._stranger = self._deadline.over(httpx.Client(timeout=TIMEOUT, follow_redirects=False))
+        self._stranger = self._deadline.over(httpx.Client(timeout=TIMEOUT, follow_redirects=False, verify=trusted()))
 
     def close(self) -> None:
         self._client.close()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -28,7 +29,7 @@ from kbslurm.backends.slurm import evidence
 from kbslurm.backends.slurm.call_budget import USED_UP, CallBudget
 from kbslurm.backends.slurm.call_pace import CallPace
 from kbslurm.backends.slurm.commands import Answer
-from kbslurm.backends.slurm.evidence import SEALED_CAP, Evidence
+from kbslurm.backends.slurm.evidence import SEALED_CAP, Evidence, HandOver
 from kbslurm.backends.slurm.executor import KbJob, KbWatcher, SbatchSaid, folder_is_ours, jobs_of
 from kbslurm.backends.slurm.job_lookup import JobLookup, SchedulerAnswers
 from kbslurm.backends.slurm.reader import JobRow, Phase, read_test_only
@@ -43,13 +44,18 @@ from kbslurm.backends.slurm.sightings import (
 from kbslurm.backends.slurm.staged_harness import HarnessChanged, stage
 from kbslurm.backends.slurm.staged_harness import prune as prune_harnesses
 from kbslurm.backends.slurm.transport import commands_of, executor_of
-from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
+from kbslurm.backends.slurm.warm.attempts import WarmAttempts, hand_over_of
+from kbslurm.backends.slurm.warm.bell import Bell
+from kbslurm.backends.slurm.warm.keeper_jobs import KeeperJobs, is_gone
+from kbslurm.backends.slurm.warm.pulse import Pulse
+from kbslurm.domain.keepers import Keeper, KeeperSighting
+from kbslurm.domain.run import Ending, Handle, JobName, KeeperName, OpenAttempt, Seen, Sighting
 from kbslurm.domain.site import Site
 from kbslurm.domain.waiting import for_everybody
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
-from kbslurm.flow.script import attempts_folder, harness_folder
+from kbslurm.flow.script import attempts_folder, harness_folder, keepers_folder
 from kbslurm.observe.logs import teller
-from kbslurm.ports import JobSpec, PaceReport
+from kbslurm.ports import JobSpec, KeeperSpec, PaceReport
 from kbslurm_eval.shared import remove_tree
 from kbslurm_eval.shared.wire import ARTIFACT_CAP
 
@@ -60,10 +66,12 @@ SHARED = "the service's folder on the cluster"
 HEARTBEAT_CAP = 4096
 FORESEE_S = 10.0  # the longest that a caller waits for it
 NO_ANSWER = "the scheduler can't be reached"
+SILENT_KEEPER = "its warm worker is silent, and nothing else says what became of it"
 # Accounting may be down, and a job to cancel may be gone: neither says anything about the controller.
 CONTROLLERS = ("squeue",)
 _EXCLUDE = re.compile(r"^#SBATCH --exclude=.*\n", re.MULTILINE)
 PRUNED = 500
+UNSEEN = Sighting(seen=Seen.UNKNOWN)
 
 
 class SlurmBackend:
@@ -93,6 +101,34 @@ class SlurmBackend:
         self._ended: dict[JobName, Sighting] = {}
         self._denied: dict[JobName, Handle] = {}
         self._doubts: dict[JobName, str] = {}
+        self._bell = Bell(self.root)
+        pulse, keepers = Pulse(monotonic, site.paths.visibility_delay_s), keepers_folder(site)
+        self._warm = WarmAttempts(
+            site,
+            self.root,
+            keepers,
+            pulse,
+            pace=self.pace,
+            lookup=self._lookup,
+            watcher=self._watcher,
+            is_denied=self._is_denied,
+            end_quietly=self._end_quietly,
+            look=self._look_softly,
+            monotonic=monotonic,
+            shared=SHARED,
+        )
+        self._keepers = KeeperJobs(
+            site,
+            keepers,
+            pulse,
+            pace=self.pace,
+            commands=self.commands,
+            lookup=self._lookup,
+            watcher=self._watcher,
+            is_denied=self._is_denied,
+            shared=SHARED,
+            monotonic=monotonic,
+        )
         self._lapse = ""  # why the login node can't be reached at all, and what to type
 
     # ------------------------------------------------------------------------------------------------------ the port
@@ -111,28 +147,18 @@ class SlurmBackend:
             )
         if job.script is None:
             raise BackendRefused(self.name, f"job {job.name} has no script", permanent=True)
-        try:
+        with self._preparing():
             self._prepare(paths, job)
             there = evidence.look(paths).handle
-        except OSError as error:
-            message, hint = said(error, self.root, SHARED)
-            raise BackendRefused(self.name, message, permanent=False, together=True, hint=hint) from None
-        except HarnessChanged:
-            raise BackendRefused(
-                self.name,
-                f"the harness in {self._eval_dir} was changed while this service ran",
-                permanent=False,
-                together=True,
-                hint="Restart the service; the run waits until then.",
-            ) from None
         if there is not None:
             return there
-        if self.pace.is_resting():
-            why = self.pace.report().why
-            said_why = self._away or f"{NO_ANSWER}{f' ({why})' if why else ''}"
-            raise BackendRefused(self.name, said_why, permanent=False, away=True)
-        if not self.pace.has_room():
-            raise BackendRefused(self.name, USED_UP, permanent=False, together=True)
+        if job.keeper is not None:  # no scheduler is asked for it
+            limit_s = math.ceil(job.time_limit_s + self.site.start_s)
+            handle = self._warm.hand_over(paths, job, limit_s, self._crash_point)
+            self._bell.watch([job.name])
+            self._crash_point("submitted")
+            return handle
+        self._may_sbatch()
         self._crash_point("folder")
         try:
             handle = self._sbatch(paths, job.script)
@@ -145,6 +171,32 @@ class SlurmBackend:
         self._crash_point("submitted")
         return handle
 
+    @contextmanager
+    def _preparing(self) -> Iterator[None]:
+        """What is written before anything is sent: nothing has been started if that fails."""
+        try:
+            yield
+        except OSError as error:
+            message, hint = said(error, self.root, SHARED)
+            raise BackendRefused(self.name, message, permanent=False, together=True, hint=hint) from None
+        except HarnessChanged:
+            raise BackendRefused(
+                self.name,
+                f"the harness in {self._eval_dir} was changed while this service ran",
+                permanent=False,
+                together=True,
+                hint="Restart the service; the run waits until then.",
+            ) from None
+
+    def _may_sbatch(self) -> None:
+        """Refuse what the pace leaves no room for."""
+        if self.pace.is_resting():
+            why = self.pace.report().why
+            said_why = self._away or f"{NO_ANSWER}{f' ({why})' if why else ''}"
+            raise BackendRefused(self.name, said_why, permanent=False, away=True)
+        if not self.pace.has_room():
+            raise BackendRefused(self.name, USED_UP, permanent=False, together=True)
+
     def find(self, name: JobName) -> Sighting:
         """Id file, claim, squeue by name, sacct by name. ABSENT only if all of the site's sources answered.
 
@@ -155,6 +207,8 @@ class SlurmBackend:
         sighting = found.sighting()
         if sighting is not None:
             return sighting
+        if found.hand_over is not None:
+            return self._warm.find(name, found, found.hand_over)
         rests = self.pace.is_resting()
         if rests or not self.pace.has_room(2 if self.site.slurm.accounting else 1):
             waiting = Seen.WAITING if found.handle is not None else Seen.UNKNOWN
@@ -177,27 +231,45 @@ class SlurmBackend:
         vanished."""
         found: dict[JobName, Sighting] = {}
         unsure: dict[JobName, tuple[Handle | None, Evidence]] = {}
+        warm: dict[JobName, tuple[Evidence, HandOver]] = {}
         for attempt in attempts:
             proof = self._look_softly(self._paths(attempt.name))
             sighting = proof.sighting()
+            over = hand_over_of(proof, attempt.handle, attempt.keeper)
+            if sighting is None and over is not None:
+                sighting = self._warm.softly(attempt.name, proof, over)
             if sighting is not None:
                 found[attempt.name] = sighting
+            elif over is not None:
+                warm[attempt.name] = (proof, over)
             else:
                 # The job that claimed is the attempt; the handle may belong to a duplicate that found the claim taken
                 # and exited.
                 owner = Handle(proof.owner) if proof.owner else None
                 unsure[attempt.name] = (owner or attempt.handle or proof.handle, proof)
-        self._forget_but(unsure)
-        if not unsure or not self.pace.may_look():
-            self._tell_lapse(unsure, found)
-            return found | self._remembered(unsure)
-        ids = {str(handle) for handle, _ in unsure.values() if handle}
+        self._warm.forget_all_but({attempt.name for attempt in attempts})
+        going = (Seen.WAITING, Seen.RUNNING)
+        inside = [a.name for a in attempts if a.keeper is not None and (found.get(a.name) or UNSEEN).seen in going]
+        self._bell.watch([*warm, *inside], only=True)
+        open_ones = unsure | warm
+        self._forget_but(open_ones)
+        if not open_ones or not self.pace.may_look():
+            self._tell_lapse(open_ones, found)
+            return found | self._remembered(unsure) | {name: self._ended[name] for name in warm if name in self._ended}
+        ids = {str(handle) for handle, _ in unsure.values() if handle} | {over.job for _, over in warm.values()}
+        ids |= self._keepers.wanted
         told = self._lookup.by_id(ids, others=any(handle is None for handle, _ in unsure.values()))
-        self._tell_lapse(unsure, found)
-        for name, (handle, proof) in unsure.items():
-            seen = self._judge(name, handle, proof, told)
+        self._keepers.heard(told, ids)
+        self._tell_lapse(open_ones, found)
+        steps = self._warm.steps_if_overdue(warm)
+        for name in open_ones:
+            handle, proof = unsure.get(name, (None, Evidence()))
+            if name in warm:
+                seen = self._warm.judge(name, *warm[name], told, steps) or self._ended.get(name)
+            else:
+                seen = self._judge(name, handle, proof, told)
             if seen is None:
-                self._doubts[name] = self._doubt(name, handle, told)
+                self._doubts[name] = SILENT_KEEPER if name in warm else self._doubt(name, handle, told)
                 continue
             self._doubts.pop(name, None)
             found[name] = seen
@@ -275,12 +347,19 @@ class SlurmBackend:
             tell("no marker", level="warning", job=attempt.name, why=str(error))
         # The job that claimed is the attempt, whatever handle was recorded; a duplicate that hasn't noticed yet is
         # killed too.
-        ids = sorted({str(handle) for handle in (attempt.handle, self._look_softly(paths).handle) if handle})
-        which = ids or [f"--name={attempt.name}"]
+        proof = self._look_softly(paths)
+        over = hand_over_of(proof, attempt.handle, attempt.keeper)
+        if over is not None:
+            which = self._warm.to_cancel(attempt.name, proof)
+        else:
+            ids = sorted({str(handle) for handle in (attempt.handle, proof.handle) if handle})
+            which = ids or [f"--name={attempt.name}"]
+        if not which:
+            return
         if not self.pace.has_room():
             raise BackendRefused(self.name, USED_UP, permanent=False)
         answer = self.commands.run("scancel", ["--quiet", *which])
-        if answer.complaint and not _is_gone(answer.complaint):
+        if answer.complaint and not is_gone(answer.complaint):
             raise BackendTrouble(self.name, self._lapse or f"scancel: {answer.complaint}")
 
     def prune(self, before: datetime, *, keep: Collection[JobName]) -> int:
@@ -290,18 +369,8 @@ class SlurmBackend:
         folder to claim, and exits. Old harnesses are removed too, once no remaining attempt needs them. Makes no Slurm
         calls. Returns how many attempts were removed.
         """
-        kept, gone = frozenset(keep), 0
+        gone = self._prune_folders(self.root, before, keep)
         try:
-            for entry in list(os.scandir(self.root)):
-                if gone == PRUNED:
-                    break
-                if entry.name in kept or not entry.name.startswith(("kb-", ".new-", ".old-")):
-                    continue
-                if entry.is_dir(follow_symlinks=False) and _last_change(Path(entry.path)) < before.timestamp():
-                    leaving = self.root / f".old-{secrets.token_hex(8)}"
-                    Path(entry.path).rename(leaving)
-                    remove_tree.remove(leaving)
-                    gone += entry.name.startswith("kb-")
             for harness in prune_harnesses(self._harness, self.root, before.timestamp()):
                 tell("pruned harness", site=self.name, folder=harness)
         except FileNotFoundError:
@@ -310,6 +379,77 @@ class SlurmBackend:
             message, hint = said(error, self.root, SHARED)
             raise BackendTrouble(self.name, message, hint=hint) from None
         return gone
+
+    def _prune_folders(self, root: Path, before: datetime, keep: Collection[str]) -> int:
+        kept, gone = frozenset(keep), 0
+        try:
+            for entry in list(os.scandir(root)):
+                if gone == PRUNED:
+                    break
+                if entry.name in kept or not entry.name.startswith(("kb-", "kbk-", ".new-", ".old-")):
+                    continue
+                if entry.is_dir(follow_symlinks=False) and _last_change(Path(entry.path)) < before.timestamp():
+                    leaving = root / f".old-{secrets.token_hex(8)}"
+                    Path(entry.path).rename(leaving)
+                    remove_tree.remove(leaving)
+                    gone += not entry.name.startswith(".")
+        except FileNotFoundError:
+            return gone
+        except OSError as error:
+            message, hint = said(error, root, SHARED)
+            raise BackendTrouble(self.name, message, hint=hint) from None
+        return gone
+
+    # ----------------------------------------------------------------------------------------------------- warm workers
+
+    def doorbell(self) -> int | None:
+        """It rings for attempts in keepers, where the site allows any."""
+        return self._bell.descriptor() if any(gpu.warm for gpu in self.site.gpus.values()) else None
+
+    def close(self) -> None:
+        """Close the doorbell. Running jobs keep running."""
+        self._bell.close()
+
+    def open_keeper(self, spec: KeeperSpec) -> Handle:
+        """Make its folder and run sbatch once. See ports.Backend.submit for what each error means."""
+        keeper = self._keepers.folder(spec.name)
+        with self._preparing():
+            self._stage()
+            keeper.create()
+            if not folder_is_ours(keeper.dir):
+                raise BackendRefused(self.name, f"{keeper.dir} is accessible to others", permanent=False)
+            there = evidence.look(keeper.paths).handle
+        if there is not None:
+            return there
+        self._may_sbatch()
+        self._crash_point("keeper_folder")
+        handle = self._sbatch(keeper.paths, spec.script, sent="keeper_sent")
+        self._crash_point("keeper_submitted")
+        return handle
+
+    def find_keeper(self, name: KeeperName) -> KeeperSighting:
+        """See ports.KeepsWarm."""
+        return self._keepers.find(name)
+
+    def watch_keepers(self, keepers: Sequence[Keeper]) -> Mapping[KeeperName, KeeperSighting]:
+        """See ports.KeepsWarm."""
+        return self._keepers.watch(keepers)
+
+    def drain_keeper(self, keeper: Keeper) -> None:
+        """See ports.KeepsWarm."""
+        self._keepers.drain(keeper)
+
+    def end_keeper(self, keeper: Keeper) -> None:
+        """See ports.KeepsWarm."""
+        self._keepers.end(keeper)
+
+    def others_wait(self, gpu: str) -> tuple[bool | None, str]:
+        """See ports.KeepsWarm."""
+        return self._keepers.others_wait(gpu)
+
+    def prune_keepers(self, before: datetime, *, keep: Collection[KeeperName]) -> int:
+        """See ports.KeepsWarm."""
+        return self._prune_folders(keepers_folder(self.site), before, keep)
 
     # --------------------------------------------------------------------------------------------------- for operators
 
@@ -327,8 +467,11 @@ class SlurmBackend:
 
     # ------------------------------------------------------------------------------------------------------ submission
 
-    def _prepare(self, paths: AttemptPaths, job: JobSpec) -> None:
+    def _stage(self) -> None:
         stage(self._eval_dir, self._harness, digest=self._harness.name.removeprefix("eval-"))
+
+    def _prepare(self, paths: AttemptPaths, job: JobSpec) -> None:
+        self._stage()
         if not self.root.is_dir():
             self.root.parent.mkdir(parents=True, exist_ok=True)
             make_folder(self.root)
@@ -336,8 +479,10 @@ class SlurmBackend:
         if not folder_is_ours(paths.dir):
             raise BackendRefused(self.name, f"{paths.dir} is accessible to others", permanent=False)
 
-    def _sbatch(self, paths: AttemptPaths, script: str) -> Handle:
-        executor = executor_of(self.commands, paths.dir, script, jobs=self._jobs, crash_point=self._crash_point)
+    def _sbatch(self, paths: AttemptPaths, script: str, *, sent: str = "sent") -> Handle:
+        executor = executor_of(
+            self.commands, paths.dir, script, jobs=self._jobs, crash_point=lambda _: self._crash_point(sent)
+        )
         self.commands.count("sbatch")
         began = time.monotonic()
         try:
@@ -531,7 +676,3 @@ def _last_change(folder: Path) -> float:
         with suppress(FileNotFoundError, PermissionError):  # an unisolated job may have locked it
             found.append((folder / inner).stat().st_mtime)
     return max(found)
-
-
-def _is_gone(complaint: str) -> bool:
-    return "Invalid job id" in complaint or "already completing or completed" in complaint

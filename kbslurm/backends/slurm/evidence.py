@@ -20,9 +20,10 @@ from kbslurm_eval.shared.wire import REPORT_CAP
 NOTE_CAP = 65_536
 WHY_CAP = 300
 SEALED_CAP = 2 * REPORT_CAP
-Cause = Literal["judge", "expired", "term", "image", "setup", "cancelled"]
-CAUSES: tuple[Cause, ...] = ("judge", "expired", "term", "image", "setup", "cancelled")
+Cause = Literal["judge", "expired", "term", "image", "setup", "cancelled", "unstarted"]
+CAUSES: tuple[Cause, ...] = ("judge", "expired", "term", "image", "setup", "cancelled", "unstarted")
 UNWRITTEN = 74  # the harness's own status (kbslurm_eval.run)
+_JOB = re.compile(r"[0-9]+(\.[0-9]+)?")  # a job, or a step of a keeper's
 SIGNALLED = (128 + 9, 128 + 15)  # Slurm's signals also reach the judge, often before the script
 
 
@@ -40,10 +41,20 @@ class Exit:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HandOver:
+    """The keeper that an attempt was to be handed over to, that keeper's job, and the attempt's time limit there."""
+
+    keeper: str
+    job: str
+    limit_s: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """A snapshot of an attempt's directory. `restarted`: Slurm restarted the job that had claimed it. `granted_mb`: the
-    memory that Slurm gave the job, as it told the job itself. `no_memory`: the
-    kernel ended a process of it for its memory use. `elsewhere`: Slurm said that another cluster took it."""
+    """A snapshot of an attempt's directory. `owner`: the job that claimed it, or the step, as `JOB.STEP`. `restarted`:
+    Slurm restarted the job that had claimed it. `granted_mb`: the memory that Slurm gave the job, as it told the job
+    itself. `no_memory`: the kernel ended a process of it for its memory use. `elsewhere`: Slurm said that another
+    cluster took it. `hand_over`: where to, if it isn't a job of its own."""
 
     reported: bool = False
     unfit: bool = False
@@ -59,6 +70,7 @@ class Evidence:
     granted_mb: int | None = None
     no_memory: bool = False
     elsewhere: bool = False
+    hand_over: HandOver | None = None
 
     @property
     def handle(self) -> Handle | None:
@@ -86,6 +98,8 @@ class Evidence:
                 return self._ended(Ending.BOOT_FAILURE, self._with_why("the node couldn't prepare the job"))
             case "cancelled":
                 return self._ended(Ending.CANCELLED, "it was cancelled before it started")
+            case "unstarted":
+                return self._ended(Ending.WITHDRAWN, self._with_why("its warm worker didn't start it"))
             case "term" | "judge" if self.cancelled and self.exit.status in SIGNALLED:
                 return self._ended(Ending.CANCELLED, "it was cancelled")
             case "judge" if self.unfit:
@@ -138,16 +152,17 @@ def look(paths: AttemptPaths) -> Evidence:
         reported=fit is True,
         unfit=fit is False,
         cancelled=paths.cancelled.name in names,
-        exit=_exit(_note(paths, paths.exit.name), _moment(paths.exit)) if paths.exit.name in names else None,
+        exit=_exit(_note(paths, paths.exit.name), moment(paths.exit)) if paths.exit.name in names else None,
         owner=job,
         node=_text(owner, "node"),
         claimed=paths.claim.name in names,
-        claimed_at=_moment(paths.owner) if owner else None,
+        claimed_at=moment(paths.owner) if owner else None,
         began=paths.heartbeat.name in inner,
         job_id=_line(paths, JOB_ID_FILE) if JOB_ID_FILE in names else None,
         granted_mb=int(_line(paths, "claim/granted_mb") or 0) or None if "granted_mb" in claim else None,
         no_memory="no_memory" in claim,
         elsewhere=paths.elsewhere.name in names,
+        hand_over=_hand_over(_note(paths, paths.keeper.name)) if paths.keeper.name in names else None,
         restarted=job is not None and f"restart-{job}" in names,
     )
 
@@ -195,7 +210,14 @@ def _note(paths: AttemptPaths, name: str) -> Mapping[str, Any]:
 def _line(paths: AttemptPaths, name: str) -> str | None:
     raw = read_capped(paths.dir / name, NOTE_CAP)
     text, end, _ = (raw or b"").decode(errors="replace").partition("\n")
-    return text if end and text.isascii() and text.isdigit() else None  # without a line end it may be half a number
+    return text if end and _JOB.fullmatch(text) else None  # without a line end it may be half a number
+
+
+def _hand_over(told: Mapping[str, Any]) -> HandOver | None:
+    keeper, job, limit_s = _text(told, "keeper"), _text(told, "job"), told.get("limit_s")
+    if keeper is None or job is None or not isinstance(limit_s, int):
+        return None
+    return HandOver(keeper=keeper, job=job, limit_s=limit_s)
 
 
 def _exit(told: Mapping[str, Any], at: datetime | None) -> Exit | None:
@@ -218,7 +240,12 @@ def _text(told: Mapping[str, Any], key: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _moment(path: Path) -> datetime | None:
+def read_exit(paths: AttemptPaths) -> Mapping[str, Any] | None:
+    """A final status as it was written, unchecked; None if there is none."""
+    return _note(paths, paths.exit.name) or None
+
+
+def moment(path: Path) -> datetime | None:
     """When this file was written; the script would need an extra process to get the time."""
     try:
         return datetime.fromtimestamp(path.lstat().st_mtime, UTC)

@@ -17,6 +17,7 @@ from submitit.slurm import slurm
 
 from kbslurm.backends.paths import write_atomically
 from kbslurm.backends.slurm.reader import JobRow, Phase, phase_of
+from kbslurm.domain.keepers import KEEPER_PREFIX
 
 JOB_ID_FILE = "job_id"
 STATUS_LINE = "kbslurm-sbatch-status="
@@ -53,6 +54,10 @@ class KbWatcher(slurm.SlurmInfoWatcher):
     def row(self, name: str, job_id: str | None = None) -> JobRow | None:
         """The row of the job with this name and, if it is known, this ID: Slurm reuses IDs for others' jobs."""
         return next((row for row in self._rows if row.name == name and job_id in (None, row.id)), None)
+
+    def keeper(self, job_id: str) -> JobRow | None:
+        """The row of the keeper that this job is; an ID that Slurm has reused for another job doesn't count."""
+        return next((row for row in self._rows if row.id == job_id and row.name.startswith(KEEPER_PREFIX)), None)
 
     def named(self, name: str) -> list[JobRow]:
         """All rows of jobs with this name."""

@@ -33,7 +33,15 @@ from kbslurm.domain.apptainer import ApptainerCommand, Bind
 from kbslurm.domain.run import SubmissionId
 from kbslurm.domain.site import GpuType, Site
 from kbslurm.flow.place import Place
-from kbslurm.flow.script import SUPERVISOR, attempts_folder, harness_folder, script_writer
+from kbslurm.flow.script import (
+    KEEPER,
+    SUPERVISOR,
+    attempts_folder,
+    harness_folder,
+    keeper_writer,
+    keepers_folder,
+    script_writer,
+)
 from kbslurm.store import migrate
 from kbslurm_eval.shared.wire import unseal
 from tests import bench, databases
@@ -117,18 +125,25 @@ class Attempt:
     def of(cls, row: Mapping[str, Any], paths: AttemptPaths) -> Attempt:
         return cls(
             gpu=row["gpu"],
-            sent_ns=(paths.dir / "job_id").stat().st_mtime_ns,
+            sent_ns=_written_ns(paths),
             claimed_ns=(paths.claim / "job").stat().st_mtime_ns,
             began_ns=row["telemetry"]["harness_started_at_ns"],
             ended_ns=row["telemetry"]["harness_ended_at_ns"],
         )
 
 
+def _written_ns(paths: AttemptPaths) -> int:
+    """When its job's ID was noted, or to which keeper it goes."""
+    file = paths.keeper if paths.keeper.exists() else paths.dir / "job_id"
+    return file.stat().st_mtime_ns
+
+
 @contextmanager
 def service(
-    server: databases.Server, *, min_interval_s: float, max_open: int | None = None
+    server: databases.Server, *, min_interval_s: float, max_open: int | None = None, more: str = ""
 ) -> Iterator[ClusterService]:
-    """A service of its own. `min_interval_s`: how often its site may be asked for its queue."""
+    """A service of its own. `min_interval_s`: how often its site may be asked for its queue. `more`: of its file, about
+    its first GPU type."""
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir="/shared"))
     try:
         url = server.create()
@@ -137,25 +152,36 @@ def service(
             closing(Stage.build(url, gpus=GPUS, clock=WallClock())) as stage,
             psycopg.connect(url, autocommit=True) as asking,
         ):
-            yield _furnished(stage, asking, folder, min_interval_s, max_open)
+            yield _furnished(stage, asking, folder, min_interval_s, max_open, more)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _furnished(
-    stage: Stage, asking: psycopg.Connection[tuple[int]], folder: Path, min_interval_s: float, max_open: int | None
+    stage: Stage,
+    asking: psycopg.Connection[tuple[int]],
+    folder: Path,
+    min_interval_s: float,
+    max_open: int | None,
+    more: str,
 ) -> ClusterService:
-    text = site_text(folder, more="" if max_open is None else f"max_open = {max_open}\n")
+    text = site_text(folder, more=("" if max_open is None else f"max_open = {max_open}\n") + more)
     text = text.replace("min_interval = 0.1", f"min_interval = {min_interval_s}")
     text = text.replace("[poll]", f'bin_dir = "{_counting(folder)}"\n\n[poll]')
     file = folder / "site.toml"
     file.write_text(text)
     site, stamps, eval_dir = sites.load(file), Stamps(), _harness(folder / "eval")
-    backend = SlurmBackend(site, eval_dir=eval_dir, crash_point=stamps)
+    backend, templates = (
+        SlurmBackend(site, eval_dir=eval_dir, crash_point=stamps),
+        shared_folders.path("sbatch_templates"),
+    )
     place = Place(
         backend=backend,
         root=backend.root,
-        script=script_writer(site, templates=shared_folders.path("sbatch_templates"), eval_dir=eval_dir),
+        script=script_writer(site, templates=templates, eval_dir=eval_dir),
+        warm={name: gpu.warm for name, gpu in site.gpus.items() if gpu.warm is not None},
+        keepers_root=keepers_folder(site),
+        keeper_script=keeper_writer(site, templates=templates, eval_dir=eval_dir),
         poll_s=min(1.0, site.poll.min_interval_s),
     )
     return ClusterService(
@@ -169,7 +195,8 @@ def _harness(folder: Path) -> Path:
         placed.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPOSITORY / "eval" / "kbslurm_eval" / file, placed)
     shutil.copy(HARNESS, folder / "__main__.py")
-    shutil.copy(REPOSITORY / "eval" / SUPERVISOR, folder / SUPERVISOR)
+    for program in (SUPERVISOR, KEEPER):
+        shutil.copy(REPOSITORY / "eval" / program, folder / program)
     return folder
 
 
@@ -203,12 +230,10 @@ class ByHand:
 
     def send(self, folder: Path, *options: str, out: str = "/kb/out") -> None:
         """`options` say where. What the jobs leave is below `folder`/out."""
-        (folder / "out").mkdir(parents=True)
-        (folder / "manifest.json").write_bytes(self.manifest)
-        (folder / "key").write_bytes(self.key)
+        self.furnish(folder)
         # each kind of GPU has its image, a directory or a file, for them as for us
         ways = "".join(
-            f"{gpu.partition}) exec {self._container(gpu, folder, out)} ;; " for gpu in self.service.site.gpus.values()
+            f"{gpu.partition}) exec {self.container(gpu, folder, out)} ;; " for gpu in self.service.site.gpus.values()
         )
         wrap = f"date +%s%N >{folder}/script-${{SLURM_ARRAY_TASK_ID:-0}}; case $SLURM_JOB_PARTITION in {ways}esac"
         gpu = self.service.site.gpus["H100"]
@@ -222,7 +247,13 @@ class ByHand:
             stdout=subprocess.DEVNULL,
         )
 
-    def _container(self, gpu: GpuType, folder: Path, out: str) -> str:
+    def furnish(self, folder: Path) -> None:
+        """What a harness needs."""
+        (folder / "out").mkdir(parents=True)
+        (folder / "manifest.json").write_bytes(self.manifest)
+        (folder / "key").write_bytes(self.key)
+
+    def container(self, gpu: GpuType, folder: Path, out: str) -> str:
         site = self.service.site
         words = ApptainerCommand(
             image=site.image_of(gpu),
@@ -265,16 +296,16 @@ def latency(server: databases.Server) -> list[Row]:
     """accept → first line against sbatch --wrap, one after the other in turns; and exit → verdict."""
     ours, bare = [], []
     with service(server, min_interval_s=15.0) as our, our.daemon():
-        _walked(our)  # the first one pays for connections, caches, the staged harness and the image's digest
+        walked(our)  # the first one pays for connections, caches, the staged harness and the image's digest
         by_hand = ByHand.like(our)
         _sent(by_hand, "warm")
         pairs = scaled(PAIRS, least=3)
         for n in range(pairs):
             _settle(n / pairs)
-            ours.append(_walked(our))
+            ours.append(walked(our))
             _settle(n / pairs)
             bare.append(_sent(by_hand, str(n)))
-    mine, theirs = _medians(ours), _medians(bare)
+    mine, theirs = medians(ours), medians(bare)
     return [
         Row(
             name=f"accept → first line of the harness, p50 of {len(ours)}",
@@ -316,12 +347,12 @@ def _settle(phase: float) -> None:
     threading.Event().wait((phase - time.time()) % 1.0)
 
 
-def _medians(ways: Sequence[Way]) -> Way:
+def medians(ways: Sequence[Way]) -> Way:
     told = [dataclasses.asdict(way) for way in ways]
     return Way(**{name: percentile([way[name] for way in told], 50) for name in told[0]})
 
 
-def _walked(our: ClusterService, gpu: str = "H100") -> Way:
+def walked(our: ClusterService, gpu: str = "H100") -> Way:
     began_ns = time.time_ns()
     receipt = our.stage.submit("# 0.1\n", mode="test", gpus=[gpu])
     our.wait_over(receipt.submission_id)
@@ -401,7 +432,7 @@ def busy(server: databases.Server) -> list[Row]:
     with service(server, min_interval_s=1.0) as our:
         with our.daemon():
             for gpu in GPUS:  # the first ones pay for connections and caches, and for what each node learns of an image
-                _walked(our, gpu)
+                walked(our, gpu)
         by_hand = ByHand.like(our)
         before = {attempt.began_ns for attempt in our.attempts()}
         for n in range(count):
@@ -466,7 +497,19 @@ def _share_waiting(attempts: Sequence[Attempt], began_ns: int) -> float:
 # ----------------------------------------------------------------------------------------------------------------- main
 
 
-PARTS: Mapping[str, Callable[[databases.Server], list[Row]]] = {"latency": latency, "calls": calls, "busy": busy}
+def warm(server: databases.Server) -> list[Row]:
+    """Runs in keepers."""
+    from tests.cluster.inside import bench_warm
+
+    return bench_warm.warm(server)
+
+
+PARTS: Mapping[str, Callable[[databases.Server], list[Row]]] = {
+    "latency": latency,
+    "calls": calls,
+    "busy": busy,
+    "warm": warm,
+}
 
 
 def main() -> None:

@@ -16,12 +16,12 @@ from pathlib import Path
 from kbslurm.backends.paths import AttemptPaths
 from kbslurm.backends.slurm.backend import SlurmBackend
 from kbslurm.config import shared_folders, sites
-from kbslurm.domain.run import JobName
+from kbslurm.domain.run import InKeeper, JobName
 from kbslurm.domain.site import Site
 from kbslurm.flow.script import harness_folder, script_for, supervisor_digest
 from kbslurm.ports import JobSpec
 from tests.cluster.conf_slurm import REST_SOCKET
-from tests.cluster.run_inside import PACE, VIA
+from tests.cluster.run_inside import PACE, RUNTIME, VIA
 from tests.contract.backend_suite import REPOSITORY
 
 SITE = """\
@@ -97,7 +97,7 @@ def at_default_pace() -> bool:
 def site_text(
     root: Path,
     *,
-    runtime: str = "apptainer",
+    runtime: str = "",
     accounting: bool = True,
     memory: str = "2G",
     start: str = "60s",
@@ -105,6 +105,7 @@ def site_text(
     isolation: int | None = None,
 ) -> str:
     """The TOML of the test cluster with its folder at `root`."""
+    runtime = runtime or os.environ.get(RUNTIME) or "apptainer"
     bare = runtime == "none"
     return SITE.format(
         root=root,
@@ -206,6 +207,7 @@ class SlurmCase:
                 "memory_bytes": job.memory_bytes,
                 "script": job.script,
             },
+            "keeper": None if job.keeper is None else dataclasses.asdict(job.keeper),
             "key": job.key.hex(),
             "directory": str(job.directory),
         }
@@ -250,7 +252,8 @@ def main() -> None:
         if step == told["step"]:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    job = JobSpec(**told["job"], key=bytes.fromhex(told["key"]), directory=Path(told["directory"]))
+    keeper = told["keeper"] and InKeeper(**told["keeper"])
+    job = JobSpec(**told["job"], key=bytes.fromhex(told["key"]), directory=Path(told["directory"]), keeper=keeper)
     SlurmBackend(sites.load(Path(told["site"])), eval_dir=Path(told["eval_dir"]), crash_point=die).submit(job)
 
 

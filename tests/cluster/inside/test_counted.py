@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tests.cluster.inside.site import at_default_pace, site_text
 from tests.contract.backend_suite import REPOSITORY
 from tests.flow.stage import Stage
 
+PATIENCE_S = 120
 WATCHED_S = 20 if at_default_pace() else 5
 TOOLS = ("sbatch", "squeue", "sacct", "sacctmgr", "scancel", "scontrol", "sinfo")
 COUNTING = '#!/bin/sh\necho {tool} >>"{counts}"\nexec /usr/bin/{tool} "$@"\n'
@@ -71,6 +73,10 @@ def test_no_command_of_ours_makes_a_call_that_isnt_counted(counted: Counted) -> 
     watching = subprocess.Popen(
         counted.argv("status", "--watch"), env=counted.environment, cwd=REPOSITORY, stdout=subprocess.DEVNULL
     )
+    until = time.monotonic() + PATIENCE_S
+    while not counted.really():  # it has begun
+        assert watching.poll() is None and time.monotonic() < until
+        time.sleep(0.1)
     with pytest.raises(subprocess.TimeoutExpired):
         watching.wait(timeout=WATCHED_S)
     watching.send_signal(signal.SIGINT)

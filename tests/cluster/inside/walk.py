@@ -19,7 +19,7 @@ from kbslurm.daemon.timing import Timing
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.site import Site
 from kbslurm.flow.place import Place
-from kbslurm.flow.script import script_writer
+from kbslurm.flow.script import keeper_writer, script_writer
 from kbslurm.observe.crash_points import crash_point
 from kbslurm.problems import loading
 from tests.chaos import zygote
@@ -53,18 +53,23 @@ def sleeping(seconds: float) -> str:
     return f"import time\ntime.sleep({seconds})\n" + submission("accepted/by_row.py")
 
 
-def place_of(site: Site) -> tuple[Place, SlurmBackend]:
-    """The site as the daemon gets it, with short sweeps, or exactly so at the default pace (`make test-faults`)."""
-    eval_dir = shared_folders.eval_dir()
+def place_of(site: Site, eval_dir: Path | None = None) -> tuple[Place, SlurmBackend]:
+    """The site as the daemon gets it, with short sweeps, or exactly so at the default pace (`make test-faults`). With
+    another harness, if one is named."""
     usual = wiring.slurm_place(site)
-    if at_default_pace():
+    if at_default_pace() and eval_dir is None:
         assert isinstance(usual.backend, SlurmBackend)
         return usual, usual.backend
+    eval_dir = eval_dir or shared_folders.eval_dir()
     backend = SlurmBackend(site, eval_dir=eval_dir, crash_point=lambda step: crash_point(f"slurm.{step}"))
+    templates = shared_folders.path("sbatch_templates")
     place = Place(
         backend=backend,
         root=backend.root,
-        script=script_writer(site, templates=shared_folders.path("sbatch_templates"), eval_dir=eval_dir),
+        script=script_writer(site, templates=templates, eval_dir=eval_dir),
+        keepers_root=usual.keepers_root,
+        keeper_script=keeper_writer(site, templates=templates, eval_dir=eval_dir),
+        warm=usual.warm,
         poll_s=0.2,
         grace_s=2.0,
         sweep_gap_s=2.0,

@@ -23,6 +23,7 @@ def setting_findings(site: Site, settings: Mapping[str, str], *, now: float, sla
         _memory_finding(settings),
         *_clock_findings(settings, now, slack_s),
         *_requeue_findings(settings),
+        *_warm_findings(site, settings),
     ]
 
 
@@ -136,6 +137,44 @@ def _requeue_findings(settings: Mapping[str, str]) -> Iterator[Finding]:
             "Slurm requeues jobs whose prolog fails, whatever we request (ForceRequeueOnFail)",
             "No action needed: a requeued job finds its attempt claimed; it costs two minutes.",
         )
+
+
+def _warm_findings(site: Site, settings: Mapping[str, str]) -> Iterator[Finding]:
+    """What matters only where the site's file allows warm workers."""
+    kinds = ", ".join(name for name, gpu in site.gpus.items() if gpu.warm is not None and gpu.warm.max)
+    if not kinds:
+        return
+    epilog = next(
+        (told for key in ("Epilog", "Epilog[0]") if (told := settings.get(key, "")) not in ("", "(null)")), ""
+    )
+    if epilog:
+        yield caution(
+            "job epilog",
+            f"{epilog} runs when a job ends, so not between two runs in a warm worker ({kinds}): what it cleans up"
+            " stays until the worker ends",
+            "Ask the admins whether it cleans GPUs (ends processes, resets clocks or the device). If it does, ask for"
+            " the same in TaskEpilog, which runs after each step, or remove [gpus.X.warm].",
+        )
+    else:
+        yield passed("job epilog", "there is none, so nothing is left out between two runs in a warm worker")
+    if "enable_stepmgr" in settings.get("SlurmctldParameters", "").split(","):
+        text = f"their node creates them (enable_stepmgr): a run in a warm worker ({kinds}) asks the controller nothing"
+        yield passed("steps", text)
+    else:
+        yield passed(
+            "steps",
+            f"the controller creates them: each run in a warm worker ({kinds}) is one request to it, from the node."
+            " From Slurm 24.05 on, enable_stepmgr in SlurmctldParameters leaves that to the node",
+        )
+    if "jobs" in settings.get("PrivateData", "").lower():
+        yield caution(
+            "other people's jobs",
+            "are hidden from us (PrivateData), and unknown means that others wait: each warm worker is given back after"
+            " about five minutes",
+            "No action needed. A coordinator's or operator's account would see them.",
+        )
+    else:
+        yield passed("other people's jobs", "can be seen, so a warm worker is given back when one of them waits")
 
 
 def _seconds(text: str) -> float | None:

@@ -45,7 +45,7 @@ def read_settings(text: str) -> dict[str, str]:
         found["answered at"] = answered[1]
     for line in text.splitlines():
         key, equals, value = line.partition("=")
-        if equals and re.fullmatch(r"[A-Za-z0-9_/ ]+", key.strip()):
+        if equals and re.fullmatch(r"[A-Za-z0-9_/ ]+(?:\[\d+\])?", key.strip()):
             told = value.strip()
             found.setdefault(key.strip(), "" if told == "(null)" else told)
     return found

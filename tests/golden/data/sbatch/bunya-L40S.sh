@@ -17,7 +17,7 @@ export PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin LC_ALL=
 DIR=/shared/attempts/kb-abcdefghijklmnopqrstuvwxyz
 EVAL=/shared/eval-0123456789abcdef
 IMAGE=/scratch/project/kbslurm/images/cuda.sif
-JOB=${SLURM_JOB_ID:-0} NODE=${SLURMD_NODENAME:-$(uname -n)}
+JOB=${SLURM_JOB_ID:-0}${KB_KEEPER:+.$SLURM_STEP_ID} NODE=${SLURMD_NODENAME:-$(uname -n)}
 
 # The claim: whoever makes this folder runs; everybody else, for ever, doesn't. That holds for this very job, too: one
 # that Slurm requeued comes back under its old number, and what ran the first time may live on.
