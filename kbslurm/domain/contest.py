@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, time
 from typing import Literal, assert_never, get_args
 from zoneinfo import ZoneInfo
 
-from kbslurm.domain.access import Visibility
+from kbslurm.domain.access import NamesShown, StandingsShown, Visibility
 from kbslurm.errors import Invalid, NotFound
 
 Provider = Literal["discord", "github", "oidc"]
@@ -59,6 +59,11 @@ def board_name(text: str) -> str:
     if name in RESERVED_NAMES:
         raise Invalid(f"{name!r} can't be a board's name: the API reserves this word", hint="Pick another name.")
     return name
+
+
+def is_slug(name: str) -> bool:
+    """Whether it is a name as boards, teams and courses have: lower case, and fit for a path."""
+    return len(name) <= NAME_CAP and _NAME.match(name) is not None
 
 
 def team_name(text: str) -> str:
@@ -164,6 +169,24 @@ def visibility(text: str) -> Visibility:
             return "closed"
         case _:
             raise Invalid(f"{text!r} isn't a valid visibility", hint="Choose public or private.")
+
+
+def names_shown(text: str) -> NamesShown:
+    """By which names others see people; otherwise Invalid."""
+    match text.strip().lower():
+        case "real" | "nicknames" | "anonymous" as known:
+            return known
+        case _:
+            raise Invalid(f"{text[:40]!r} isn't a way to name people", hint="Choose real, nicknames or anonymous.")
+
+
+def standings_shown(text: str) -> StandingsShown:
+    """Whether others see standings; otherwise Invalid."""
+    match text.strip().lower():
+        case "shown" | "own" | "hidden" as known:
+            return known
+        case _:
+            raise Invalid(f"{text[:40]!r} isn't a way to show standings", hint="Choose shown, own or hidden.")
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

@@ -1,0 +1,213 @@
+"""Hosts' acts that hand a board's work on: its archive, and one person's work log."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from kbslurm import __version__, wiring
+from kbslurm.api.hosting.host_acts import HostActs, iso
+from kbslurm.domain import access, archive, contest
+from kbslurm.domain.verdict import why_unranked
+from kbslurm.errors import Invalid, KbslurmError, NotFound
+from kbslurm.store.archives import Archive
+
+if TYPE_CHECKING:
+    from kbslurm.domain.archive import Row
+    from kbslurm.store.views import Board, Person, RunView, SubmissionView
+
+Rows = Generator[tuple[str, "Row"], None, None]
+PLACE_CAP = 500
+TEAM = "team:"
+MOST_LINES = 4_000  # of a source that is compared: beyond that it would take minutes
+
+
+class ArchivingActs(HostActs):
+    """Archives and work logs."""
+
+    def archive(self, board: str, *, private: bool, place: str) -> Rows:
+        """Every row of a board's archive with its table, all as of one moment; at last that there are no more. It is
+        noted as written at `place` before that: whoever has the end has all of it."""
+        held = self.held(board)
+        if not private and not access.may_be_handed_on(held.names, held.standings):
+            raise Invalid(
+                f"{held.name} hides names or standings, and an archive that may be handed on would tell them",
+                hint="Show them first, or write a private archive.",
+            )
+        where = contest.within("place", place, PLACE_CAP)
+        return self._archived(held, private=private, place=where)
+
+    def _archived(self, board: Board, *, private: bool, place: str) -> Rows:
+        count = 0
+        handed = None if private else archive.Handed()
+        for table, rows in self._tables(board, private=private):
+            if handed is None:
+                chosen = iter(rows)
+            else:
+                chosen = iter(handed.rows(table, (row for row in rows if archive.is_handed_on(table, row))))
+            for row in chosen:
+                count += 1
+                yield table, _plain(row)
+        number = self.store.archives.note(board, private=private, place=place, by=self.by, now=self.now)
+        yield archive.END, {"rows": count, "archive": number}
+
+    def _tables(self, board: Board, *, private: bool) -> Iterator[tuple[str, Iterator[Row]]]:
+        yield "board", iter([self._board(board, private=private)])
+        yield "images", self._images()
+        yield from self.store.archives.rows(board, private=private)
+
+    def _board(self, board: Board, *, private: bool) -> dict[str, Any]:
+        return {
+            "format": archive.FORMAT,
+            "private": private,
+            "written_at": self.now,
+            "version": __version__,
+            "leaderboard": board.name,
+            "description": board.description,
+            "problem": board.problem_name,
+            "problem_version": board.problem_version_id,
+            "deadline_at": board.deadline_at,
+            "zone": board.zone,
+            "visibility": board.visibility,
+            "gpus": list(board.gpus),
+            "ranking": board.ranking,
+            "teams": board.teams,
+            "course": board.course,
+            "min_isolation": board.min_isolation,
+            "created_at": board.created_at,
+            "closed_at": board.closed_at,
+            "frozen_at": board.frozen_at,
+            "shown_until": access.shown_until(board.frozen_at, host=private),
+            "finalised_at": board.finalised_at,
+            "late": {**dataclasses.asdict(board.late), "until": iso(board.late.until)},
+        }
+
+    def _images(self) -> Iterator[Row]:
+        """What the clusters' runs are given now; an attempt's own harness is with the attempt."""
+        try:
+            found = wiring.sites(self.config)
+        except KbslurmError:
+            return  # a site's file that can't be read is reported by whoever uses it
+        for site in found:
+            for gpu, kind in site.gpus.items():
+                yield {"place": site.name, "gpu": gpu, "image": site.image_of(kind), "digest": kind.image_digest}
+
+    def work_log(self, board: str, whom: str) -> Mapping[str, Any]:
+        """What a person, or with team:NAME a team, has submitted to a board, oldest first: when, what changed, how it
+        went."""
+        held = self.held(board)
+        person, team = None, None
+        if whom.startswith(TEAM):
+            team = contest.within("team", whom.removeprefix(TEAM), contest.NAME_CAP)
+        else:
+            person = self._worker(held, whom)
+        numbers = self.store.archives.work_of(held.id, person=None if person is None else person.id, team=team)
+        if team is not None and not numbers:
+            raise NotFound("team's submission", team, hint=f"Nobody has submitted to {held.name} for it.")
+        entries: list[dict[str, Any]] = []
+        before: SubmissionView | None = None
+        for number in numbers:
+            view = self.store.submissions.get(number)
+            entries.append(_entry(view, before))
+            before = view if view.source else before
+        said = {"leaderboard": held.name, "submissions": len(entries), **({} if team is None else {"team": team})}
+        subject = f"board:{held.id}" if person is None else f"person:{person.id}"
+        self.store.events.audit(self.by, "worklog", subject, said, now=self.now)
+        return {
+            "leaderboard": held.name,
+            "problem": held.problem_name,
+            "deadline": iso(held.deadline_at),
+            "zone": held.zone,
+            "person": None if person is None else person.name,
+            "person_id": None if person is None else person.id,
+            "team": team,
+            "written_at": self.now.isoformat(),
+            "submissions": entries,
+        }
+
+    def _worker(self, board: Board, whom: str) -> Person:
+        """The person meant. A helper learns of nobody who neither is on its roster nor has submitted to it."""
+        if self.person is None or access.has_staff_rights(self.person):
+            return self.whom(whom)
+        with suppress(Invalid, NotFound):
+            found = self.whom(whom)
+            if (board.course is not None and self.store.roster.find(board.course, found.id) is not None) or (
+                self.store.archives.work_of(board.id, person=found.id, team=None)
+            ):
+                return found
+        raise NotFound("person", whom, hint=f"Nobody of that name has submitted to {board.name}.")
+
+
+def archive_told(one: Archive) -> dict[str, Any]:
+    """An archive that was written, as hosts see it."""
+    return {**dataclasses.asdict(one), "at": one.at.isoformat()}
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    """Moments as text: the same row from the database and over HTTP."""
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in row.items()}
+
+
+def _entry(view: SubmissionView, before: SubmissionView | None) -> dict[str, Any]:
+    text, added, removed = _changes(before, view)
+    return {
+        "submission": view.id,
+        "person": view.person,
+        "at": view.accepted_at.isoformat(),
+        "mode": view.mode,
+        "file_name": view.file_name,
+        "via": view.via,
+        "late_s": view.late_s,
+        "deleted": view.removed_at is not None,
+        "compared_with": None if before is None or not view.source else before.id,
+        "lines_added": added,
+        "lines_removed": removed,
+        "diff": text,
+        "runs": [_run(run, view.mode) for run in view.runs],
+    }
+
+
+def _run(run: RunView, mode: str) -> dict[str, Any]:
+    verdict, stamps = run.verdict, run.stamps
+    started, ended = stamps.harness_started_at, stamps.harness_ended_at
+    detail = (verdict.detail if verdict else None) or {}
+    return {
+        "gpu": run.gpu,
+        "state": run.shown_state,
+        "verdict": verdict.name if verdict else None,
+        "reason": (why_unranked(verdict, mode) or verdict.reason) if verdict else run.reason,
+        "score_s": verdict.score_s if verdict else None,
+        "low_s": verdict.low_s if verdict else None,
+        "high_s": verdict.high_s if verdict else None,
+        "ranked": bool(verdict and verdict.ranked),
+        "ended_at": iso(run.ended_at),
+        "waited_s": None if started is None else max(0.0, (started - run.queued_at).total_seconds()),
+        "ran_s": None if started is None or ended is None else max(0.0, (ended - started).total_seconds()),
+        "profile": [
+            f"{one.get('spec', '')}: {said}"
+            for one in detail.get("digests") or ()
+            for said in (*(one.get("limits") or ()), *(one.get("hints") or ()))
+        ],
+    }
+
+
+def _changes(before: SubmissionView | None, after: SubmissionView) -> tuple[str, int, int]:
+    """The changed lines since the submission before, and how many were added and removed."""
+    if not after.source:
+        return "", 0, 0
+    old = (before.source or "").splitlines() if before is not None else []
+    new = after.source.splitlines()
+    if max(len(old), len(new)) > MOST_LINES:
+        return f"(not compared: more than {MOST_LINES:,} lines)", 0, 0
+    names = (f"#{before.id}/{before.file_name}" if before is not None else "nothing", f"#{after.id}/{after.file_name}")
+    lines = list(difflib.unified_diff(old, new, *names, lineterm=""))
+    body = lines[2:]
+    return (
+        "\n".join(lines),
+        sum(line.startswith("+") for line in body),
+        sum(line.startswith("-") for line in body),
+    )
