@@ -27,6 +27,7 @@ def as_json(view: SubmissionView) -> dict[str, Any]:
         "id": view.id,
         "person_id": str(view.person_id),
         "person": view.person,
+        "team": view.team,
         "board_id": view.board_id,
         "board": view.board,
         "mode": view.mode,
@@ -34,6 +35,11 @@ def as_json(view: SubmissionView) -> dict[str, Any]:
         "source": view.source or "",
         "sha256": view.sha256,
         "accepted_at": view.accepted_at.isoformat(),
+        "late_s": view.late_s,
+        "practice": view.practice,
+        "frozen": not access.may_tell_others(
+            view.accepted_at, view.frozen_at, names=view.names, standings=view.standings
+        ),
         "done": view.is_done,
         "runs": [_run(run, view.mode) for run in view.runs],
     }
@@ -74,6 +80,7 @@ def _attempt(one: AttemptView) -> dict[str, Any]:
         "node": one.node,
         "ending": one.ending,
         "why": one.why_here,
+        "warm": one.warm,
         **{name: _text(getattr(one, name)) for name in MOMENTS},
         "submitted_at": _text(one.known_at),
         **{name: one.telemetry.get(name) for name in STAMPS},
@@ -100,6 +107,8 @@ def from_json(row: Mapping[str, Any]) -> SubmissionView:
         by_staff=False,
         accepted_at=datetime.fromisoformat(row["accepted_at"]),
         removed_at=None,
+        late_s=row.get("late_s", 0.0),
+        practice=row.get("practice", False),
         runs=tuple(_run_from_json(one) for one in row["runs"]),
     )
 
@@ -153,6 +162,7 @@ def _attempt_from_json(row: Mapping[str, Any]) -> AttemptView:
         ended_at=_moment(row["ended_at"]),
         deadline_at=None,
         why_here=row.get("why", ""),
+        warm=row.get("warm", False),
         telemetry={name: row[name] for name in STAMPS if row[name] is not None},
     )
 

@@ -34,7 +34,8 @@ class FullVerdict(Shape):
 
 
 class FullAttempt(Shape):
-    """One attempt; `why` it went there. `harness_…_at_ns` are by the node's clock."""
+    """One attempt; `why` it went there. `warm`: it ran in a job that held the GPU already. `harness_…_at_ns` are by the
+    node's clock."""
 
     number: int
     backend: str
@@ -43,6 +44,7 @@ class FullAttempt(Shape):
     node: str | None
     ending: str | None
     why: str
+    warm: bool = False
     opened_at: str
     submitted_at: str | None
     started_at: str | None
@@ -72,9 +74,14 @@ class FullRun(Shape):
 
 
 class FullSubmission(Shape):
+    """`late_s`: by how much it came after its author's deadline; `practice`: after the
+    end, so that it counts nowhere. `frozen`: others can't see how it did, so show it only
+    to its author."""
+
     id: Id
     person_id: str
     person: str
+    team: str | None = None
     board_id: Id
     board: str
     mode: Literal["test", "benchmark", "leaderboard", "profile"]
@@ -82,6 +89,9 @@ class FullSubmission(Shape):
     source: str
     sha256: str
     accepted_at: str
+    late_s: float = 0.0
+    practice: bool = False
+    frozen: bool = False
     done: bool
     runs: list[FullRun]
 
@@ -129,6 +139,7 @@ class FullSubmissionTold(Shape):
                                     "node": "gpu07",
                                     "ending": None,
                                     "why": "cluster had a free slot",
+                                    "warm": False,
                                     "opened_at": "2026-05-01T12:00:01+00:00",
                                     "submitted_at": "2026-05-01T12:00:02+00:00",
                                     "started_at": "2026-05-01T12:00:09+00:00",

@@ -173,6 +173,18 @@ class HostsSubmissionTold(Shape):
     submission: HostsSubmission
 
 
+class HostsSubmissionSummary(SubmissionSummary):
+    """A submission in a list, with whose it is."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={})
+    user_id: str
+    user_name: str
+
+
+class HostsSubmissions(Shape):
+    submissions: list[HostsSubmissionSummary]
+
+
 class Removed(Shape):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"status": "ok", "submission_id": 412}})
     status: Literal["ok"]

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
+from typing import Any
 
 from psycopg.rows import DictRow
 
-from kbslurm.domain import access
+from kbslurm.domain import access, lateness
 from kbslurm.domain.run import OpenAttempt, PersonId, RunId, RunState, SubmissionId
 from kbslurm.domain.verdict import Verdict
 from kbslurm.errors import NotFound, Refused
 from kbslurm.store.attempt_rows import ATTEMPT_COLUMNS, LIVE, OPEN_ATTEMPT, attempt_of
+from kbslurm.store.deadlines import late_s, practice
 from kbslurm.store.rows import Rows, note_event, row_of
 from kbslurm.store.views import AttemptView, RunView, SubmissionView
 
 _SUBMISSION = """
 SELECT s.id, s.person_id, p.name AS person, s.board_id, b.name AS board, s.mode, s.file_name, s.sha256, s.via,
-    s.by_staff, s.accepted_at, s.removed_at, {source}
+    s.by_staff, s.accepted_at, s.removed_at, b.frozen_at, b.names, b.standings, {late} AS late_s,
+    {practice} AS practice, CASE WHEN b.teams THEN s.team END AS team,
+    {source}
 FROM submission s JOIN person p ON p.id = s.person_id JOIN leaderboard b ON b.id = s.board_id
 """
 
@@ -37,7 +42,8 @@ WHERE r.submission_id = ANY(%(submissions)s) AND r.counts ORDER BY r.id
 
 _ATTEMPTS = """
 SELECT a.run_id, a.number, a.name, a.backend, a.state, a.handle, a.node, a.ending, a.exit_code, a.reason, a.opened_at,
-    a.submitted_at, a.started_at, a.ended_at, a.deadline_at, a.telemetry, a.why_here
+    a.submitted_at, a.started_at, a.ended_at, a.deadline_at, a.telemetry, a.why_here,
+    a.keeper_id IS NOT NULL AS warm
 FROM attempt a JOIN run r ON r.id = a.run_id
 WHERE r.submission_id = ANY(%(submissions)s) ORDER BY a.run_id, a.number
 """
@@ -45,9 +51,11 @@ WHERE r.submission_id = ANY(%(submissions)s) ORDER BY a.run_id, a.number
 # Polled more often than anything else: one database round trip instead of three.
 _FULL = (
     _SUBMISSION.format(
+        late=late_s("s"),
+        practice=practice("s"),
         source=f"""s.source,
     (SELECT json_agg(a) FROM ({_ATTEMPTS}) a) AS attempts,
-    (SELECT json_agg(r) FROM ({_RUNS.format(detail="v.detail")}) r) AS runs"""
+    (SELECT json_agg(r) FROM ({_RUNS.format(detail="v.detail")}) r) AS runs""",
     )
     + "WHERE s.id = %(id)s"
 )
@@ -116,23 +124,35 @@ class Submissions(Rows):
         *,
         person: PersonId | None = None,
         board: str | None = None,
+        verdict: str | None = None,
+        mode: str | None = None,
+        since: datetime | None = None,
+        boards: Collection[int] | None = None,
+        or_of: PersonId | None = None,
         limit: int = 50,
         offset: int = 0,
         removed: bool = False,
     ) -> list[SubmissionView]:
-        """Newest first, without sources and reports; of this person, of this board, or all."""
-        told = {"person": person, "board": board, "limit": limit, "offset": offset}
+        """Newest first, without sources and reports: those that match all that is given. `verdict`: of any of its runs;
+        `boards`: at one of these, or of the person `or_of`."""
+        told: dict[str, Any] = {"person": person, "board": board, "limit": limit, "offset": offset}
+        told |= {"verdict": verdict, "mode": mode, "since": since, "or_of": or_of, "boards": list(boards or ())}
         wanted = {
             "s.person_id = %(person)s": person is not None,
             # Looked up first, so that the index on (board_id, id) gives the newest without reading the others.
             "s.board_id = (SELECT id FROM leaderboard WHERE lower(name) = lower(%(board)s) AND deleted_at IS NULL)": (
                 board is not None
             ),
+            "s.mode = %(mode)s": mode is not None,
+            "s.accepted_at >= %(since)s": since is not None,
+            "EXISTS (SELECT 1 FROM run r JOIN verdict v ON v.run_id = r.id"
+            " WHERE r.submission_id = s.id AND r.counts AND v.name = %(verdict)s)": verdict is not None,
+            "(s.board_id = ANY(%(boards)s::bigint[]) OR s.person_id = %(or_of)s)": boards is not None,
             "s.removed_at IS NULL": not removed,
         }
         where = " AND ".join(words for words, is_wanted in wanted.items() if is_wanted)
         found = self._all(
-            _SUBMISSION.format(source="NULL::text AS source")
+            _SUBMISSION.format(late=late_s("s"), practice=practice("s"), source="NULL::text AS source")
             + (f"WHERE {where}" if where else "")
             + " ORDER BY s.id DESC LIMIT %(limit)s OFFSET %(offset)s",
             told,
@@ -219,7 +239,20 @@ def _views(found: Sequence[DictRow], attempts: Sequence[DictRow], runs: Sequence
     ran: dict[int, list[RunView]] = {}
     for row in runs:
         ran.setdefault(row["submission_id"], []).append(_run(row, tries.get(row["id"], ())))
-    return [SubmissionView(**row, runs=tuple(ran.get(row["id"], ()))) for row in found]
+    return [
+        SubmissionView(**row, runs=tuple(_in_time(ran.get(row["id"], ()), row["late_s"], row["practice"])))
+        for row in found
+    ]
+
+
+def _in_time(runs: Iterable[RunView], late_by_s: float, is_practice: bool) -> Iterable[RunView]:
+    """The runs of a submission that is late by so much: none of them ranks, and their authors are told why."""
+    remark = lateness.PRACTICE if is_practice else lateness.remark(late_by_s)
+    for run in runs:
+        if remark is None or run.verdict is None or not run.verdict.ranked:
+            yield run
+        else:
+            yield dataclasses.replace(run, verdict=dataclasses.replace(run.verdict, ranked=False, reason=remark))
 
 
 def _timed(row: DictRow) -> DictRow:

@@ -54,6 +54,7 @@ def _run_json(run: RunView, mode: str) -> dict[str, Any]:
                 "ending": a.ending,
                 "reason": a.reason,
                 "why": a.why_here,
+                "warm": a.warm,
             }
             for a in run.attempts
         ],
@@ -105,6 +106,8 @@ def print_submission(view: SubmissionView) -> None:
         console.print(_run_line(run, view.mode), soft_wrap=True)
         if run.went:
             console.print(f"      [dim]ran elsewhere: {escape(run.went)}[/]", soft_wrap=True)
+        if run.warm:
+            console.print(f"      [dim]{escape(run.warm)}[/]", soft_wrap=True)
         for line in run.given_up:
             console.print(f"      [dim]{escape(line)}[/]", soft_wrap=True)
         for line in conditions.in_words(run.verdict.detail if run.verdict else None):
