@@ -18,6 +18,13 @@ from kbslurm.store.views import Invite
 ALPHABET = "23456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 CODE_GROUPS, CODE_LETTERS = 3, 4
+# Who may see a private board.
+_MEMBERS = """
+SELECT ib.board_id, i.person_id FROM invite_board ib JOIN invite i ON i.id = ib.invite_id
+WHERE i.person_id IS NOT NULL AND i.revoked_at IS NULL
+UNION ALL SELECT b.id, r.person_id FROM roster r JOIN leaderboard b ON b.course = r.course
+UNION ALL SELECT h.board_id, h.person_id FROM board_role h
+"""
 
 
 class Invites(Rows):
@@ -99,21 +106,17 @@ class Invites(Rows):
         return claimed
 
     def boards_of(self, person: PersonId) -> frozenset[int]:
-        """The boards to which this person was invited."""
+        """The boards that this person may see where they are private: by an invitation, a course's roster or a role."""
         found = self._all(
-            "SELECT DISTINCT ib.board_id FROM invite i JOIN invite_board ib ON ib.invite_id = i.id"
-            " WHERE i.person_id = %(person)s AND i.revoked_at IS NULL",
-            {"person": person},
+            f"SELECT DISTINCT board_id FROM ({_MEMBERS}) m WHERE person_id = %(person)s", {"person": person}
         )
         return frozenset(row["board_id"] for row in found)
 
     def members_of(self, boards: Collection[int]) -> dict[int, frozenset[PersonId]]:
-        """Who was invited, for each of these boards."""
+        """The same, for each of these boards."""
         found = self._all(
-            "SELECT ib.board_id, array_agg(DISTINCT i.person_id) AS people"
-            " FROM invite_board ib JOIN invite i ON i.id = ib.invite_id"
-            " WHERE ib.board_id = ANY(%(boards)s) AND i.person_id IS NOT NULL AND i.revoked_at IS NULL"
-            " GROUP BY ib.board_id",
+            f"SELECT board_id, array_agg(DISTINCT person_id) AS people FROM ({_MEMBERS}) m"
+            " WHERE board_id = ANY(%(boards)s) GROUP BY board_id",
             {"boards": list(boards)},
         )
         members = {row["board_id"]: frozenset(row["people"]) for row in found}

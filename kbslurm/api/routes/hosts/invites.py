@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path
 from kbslurm.api import waiting
 from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.context import Context
-from kbslurm.api.host_lookup import HOSTS_FAILURES, hosting
+from kbslurm.api.host_lookup import HOSTS_FAILURES, helping, hosting
 from kbslurm.api.identity import Sender
 from kbslurm.api.parameters import Name
 from kbslurm.contract.invites import InviteRevoked, Invites, InvitesMade, InvitesWanted
@@ -23,10 +23,10 @@ def add_invites(router: APIRouter, context: Context, histories: waiting.Historie
         """Make invitations, each for one person and all of these boards."""
         return Ascii(hosting(context, sender).make_invites(wanted.leaderboards, wanted.count))
 
-    @router.get("/leaderboards/{leaderboard}/invites", responses=answers(Invites, *HOSTS_FAILURES))
+    @router.get("/leaderboards/{leaderboard}/invites", responses=answers(Invites, *HOSTS_FAILURES, 403))
     def of_board(leaderboard: Name, sender: Sender) -> Ascii:
         """A board's invitations and who claimed them."""
-        return Ascii({"invites": hosting(context, sender).invites(leaderboard)})
+        return Ascii({"invites": helping(context, sender, leaderboard, "own").invites(leaderboard)})
 
     @router.delete("/invites/{code}", responses=answers(InviteRevoked, *HOSTS_FAILURES))
     def revoke(code: InviteCode, sender: Sender) -> Ascii:

@@ -1,0 +1,147 @@
+"""The staff's pages of courses: rosters imported, changed and exported, invitations made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request
+from fastapi.responses import RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from kbslurm.api import upload
+from kbslurm.api.context import Context
+from kbslurm.api.host_lookup import at_work
+from kbslurm.api.hosting.hosting import Hosting
+from kbslurm.api.pages.visitors import Visitors, form_of, to_login
+from kbslurm.domain import access, contest, roster, spreadsheet
+from kbslurm.errors import Invalid, KbslurmError, NotFound
+from kbslurm.store.views import Person
+
+Course = Annotated[str, Path(max_length=contest.NAME_CAP)]
+INVITED = ("name", "email", "section", "team", "person", "link", "code", "expires_at")
+ACTS = ("set", "remove", "invite", "role")
+
+
+def course_pages(router: APIRouter, context: Context, visitors: Visitors) -> None:
+    def work(person: Person) -> Hosting:
+        return at_work(context, person.name, person)
+
+    @router.get("/staff/courses")
+    def courses(request: Request) -> Response:
+        """The courses, and a form for the first roster of another one."""
+        person = visitors.who(request)
+        if person is None:
+            return to_login(request)
+        visitors.staff(person)
+        return visitors.page(request, "courses.html", person, courses=work(person).courses())
+
+    @router.get("/staff/courses/{course}")
+    def course(course: Course, request: Request) -> Response:
+        """A course's people, and what can be done with them."""
+        person = visitors.who(request)
+        if person is None:
+            return to_login(request)
+        return shown(request, person, course)
+
+    @router.get("/staff/courses/{course}/roster.csv")
+    def exported(course: Course, request: Request) -> Response:
+        """The roster as `kbslurm roster export` writes it."""
+        person = visitors.who(request)
+        if person is None:
+            return to_login(request)
+        visitors.staff(person)
+        found = work(person).roster(course)
+        return _as_file(roster.as_csv(found["people"]), f"{found['course']}-roster.csv")
+
+    def shown(request: Request, person: Person, course: str, status: int = 200, **told: Any) -> Response:
+        visitors.staff(person)
+        host = work(person)
+        found = host.roster(course)
+        boards = next(one["boards"] for one in host.courses() if one["course"] == found["course"])
+        roles = [host.board_roles(board) for board in boards]
+        more = {"why": "", "told": None, **told}
+        return visitors.page(
+            request,
+            "course.html",
+            person,
+            status=status,
+            course=found["course"],
+            people=found["people"],
+            boards=roles,
+            course_roles=("student", *access.BOARD_ROLES),
+            board_roles=access.BOARD_ROLES,
+            **more,
+        )
+
+    @router.post("/staff/courses/{course}/import")
+    async def import_(course: Course, request: Request) -> Response:
+        """Import a CSV, or show what that would change."""
+        form = await upload.read_form(request)
+
+        def taken() -> Response:
+            person = visitors.staff(visitors.sender(request, form.fields))
+            named = form.fields.get("name", "").strip() or course
+            preview, remove = form.fields.get("preview") == "yes", form.fields.get("remove") == "yes"
+            try:
+                if len(form.files) != 1:
+                    raise Invalid("no file was chosen", hint="Choose one CSV.")
+                (data,) = form.files.values()
+                told = work(person).import_roster(named, data, preview=preview, remove=remove)
+            except KbslurmError as error:
+                lines = [line.strip() for line in f"{error.message}\n{error.hint or ''}".splitlines() if line.strip()]
+                return visitors.page(request, "imported.html", person, status=400, course=named, why=lines, told=None)
+            return visitors.page(request, "imported.html", person, course=told["course"], why=[], told=told)
+
+        return await run_in_threadpool(taken)
+
+    @router.post("/staff/courses/{course}/{act}")
+    async def act(course: Course, act: str, request: Request) -> Response:
+        """Change somebody's place, take them off, make invitations, or give a role on a board."""
+        form = await form_of(request)
+
+        def done() -> Response:
+            person = visitors.staff(visitors.sender(request, form))
+            if act not in ACTS:
+                raise NotFound("act", act, known=list(ACTS))
+            if act == "invite":
+                return _invited(work(person), course, form)
+            _do(work(person), course, act, form)
+            return RedirectResponse(f"/staff/courses/{course}", status_code=303)
+
+        return await run_in_threadpool(done)
+
+
+def _do(host: Hosting, course: str, act: str, form: Mapping[str, str]) -> None:
+    whom = form.get("person", "").strip()
+    if act == "remove":
+        host.drop_from_roster(course, whom)
+    elif act == "role":
+        wanted = form.get("role", "")
+        role = next((one for one in access.BOARD_ROLES if one == wanted), None)
+        host.set_board_role(form.get("board", ""), whom, role)
+    else:
+        section, team, role_on = form.get("section"), form.get("team"), form.get("role", "")
+        host.place_on_roster(
+            course,
+            whom,
+            section=None if section is None else section.strip(),
+            team=None if team is None else team.strip(),
+            role=roster.course_role(role_on) if role_on else None,
+        )
+
+
+def _invited(host: Hosting, course: str, form: Mapping[str, str]) -> Response:
+    """The links, as a file: they are told only once."""
+    whom = form.get("person", "").strip()
+    made = host.invite_roster(course, [whom] if whom else (), again=form.get("again") == "yes")
+    rows = [{**one, "expires_at": made["expires_at"]} for one in made["invitations"]]
+    return _as_file(spreadsheet.as_csv(INVITED, rows), f"{made['course']}-invitations.csv")
+
+
+def _as_file(text: str, name: str) -> Response:
+    return Response(
+        text,
+        media_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"},
+    )
