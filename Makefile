@@ -10,7 +10,7 @@ PY      := $(BIN)/python
 READY   := .venv/.kbslurm-ready
 SLURM   ?= 22.05,24.11,26.05
 FAULTS  ?= test_told or hangs or is_down or slurmd_that_dies or held or from_outside or requeued or memory or \
-        judge_that or preempted or folder_that_cant
+        judge_that or preempted or folder_that_cant or test_warm_faults
 CLUSTER ?= .cluster/interactive
 comma   := ,
 FLOORS  := unit contract flow chaos golden architecture cluster gvisor
@@ -111,10 +111,10 @@ demo-slurm: $(READY)  ## run the demo on that cluster, from scratch (root)
 test-faults: $(READY)  ## Slurm's faults on the test cluster, in real time at the default pace (root, minutes)
 	KBSLURM_TEST_PACE=default $(PY) -m pytest tests/cluster/inside/test_faults.py tests/cluster/inside/test_told.py \
 		tests/cluster/inside/test_told_forgetful.py tests/cluster/inside/test_told_memory.py \
-		tests/cluster/inside/test_told_rest.py -v -k "$(FAULTS)" \
+		tests/cluster/inside/test_told_rest.py tests/cluster/inside/test_warm_faults.py -v -k "$(FAULTS)" \
 		-o faulthandler_timeout=1500 $(ARGS)
 
-test-slurm-matrix: $(READY)  ## run the Slurm contract suite on Slurm 22.05, 24.11 and 26.05 (root)
+test-slurm-matrix: $(READY)  ## run the Slurm contract suite and the faults of warm workers on Slurm 22.05, 24.11 and 26.05 (root)
 	KBSLURM_SLURM_MATRIX=$(SLURM) $(PY) -m pytest tests/cluster tests/contract -m matrix $(ARGS)
 
 nvcc: .nvcc/.ready  ## install nvcc from PyPI (130 MB) into .nvcc/, for the tests that compile device code

@@ -61,7 +61,7 @@ def _led(target: str, document: str, repository: str) -> str:
         log.warning("%s links to %s, which is not there", document, target)
     if path in _PAGES:
         return _PAGES[path]
-    if posixpath.dirname(path) == "docs" and path.endswith(".md"):
+    if posixpath.dirname(path) == "docs" and path.endswith((".md", ".svg")):  # a page, or a page's figure
         return posixpath.basename(path)
     return f"{repository}/{path}"
 

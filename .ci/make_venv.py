@@ -113,6 +113,9 @@ def make(place: Path, lock: Path, checkout: Path | None, line: Line) -> None:
     if checkout is not None:
         here = [*pip, "--quiet", "--no-deps", "--no-build-isolation", "-e", str(checkout)]
         _run(here, "installing kbslurm", lambda _: None)
+        # The harness's runners start with -B: none of them would ever keep what it compiled.
+        compiling = [str(place / "bin/python"), "-m", "compileall", "-q", str(checkout / "eval")]
+        _run(compiling, "compiling the harness", lambda _: None)
     line.say(f"ready ({time.monotonic() - began:.0f} s)")
 
 

@@ -15,6 +15,7 @@ EXPECTED = (
     "kbslurm/_share/containers/",
     "kbslurm/_share/eval/__main__.py",
     "kbslurm/_share/eval/kbslurm_eval/shared/wire.py",
+    "kbslurm/_share/eval/keep.sh",
     "kbslurm/_share/eval/supervise.sh",
     "kbslurm/_share/examples/",
     "kbslurm/_share/kbslurm-run.yml",
