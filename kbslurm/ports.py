@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 from kbslurm.domain.breaker import Breaker, Outcomes
 from kbslurm.domain.drift import Ranked
 from kbslurm.domain.intake import Admission, Basis
+from kbslurm.domain.keepers import Facts, Keeper, KeeperEnding, KeeperSighting
 from kbslurm.domain.measure import Yardstick
 from kbslurm.domain.placement import Backlog, Rules
 from kbslurm.domain.run import (
@@ -19,7 +20,10 @@ from kbslurm.domain.run import (
     Ending,
     EventId,
     Handle,
+    InKeeper,
     JobName,
+    KeeperId,
+    KeeperName,
     OpenAttempt,
     PersonId,
     RunId,
@@ -41,7 +45,8 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class JobSpec:
-    """One job as it will run: only text and limits. `script` is the rendered job script, for backends that need one."""
+    """One job as it will run: only text and limits. `script` is the rendered job script, for backends that need one.
+    `keeper`: it runs as a step in there, not as a job of its own."""
 
     name: JobName
     gpu: str
@@ -51,6 +56,7 @@ class JobSpec:
     memory_bytes: int
     directory: Path | None = None
     script: str | None = None
+    keeper: InKeeper | None = None
 
 
 class Backend(Protocol):
@@ -130,6 +136,47 @@ class Foresees(Protocol):
         costs one call, and never raises."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class KeeperSpec:
+    """One keeper as it will run."""
+
+    name: KeeperName
+    gpu: str
+    directory: Path
+    script: str
+    idle_s: float
+    life_s: float
+
+
+@runtime_checkable
+class KeepsWarm(Protocol):
+    """A backend that can hold GPUs, and run attempts there as steps of their own. The attempts go through Backend:
+    `submit` with a job's `keeper` starts a step. BackendRefused: it certainly isn't started, and the keeper is no
+    place for it."""
+
+    def open_keeper(self, spec: KeeperSpec) -> Handle:
+        """Start it. As for Backend.submit: BackendRefused means certainly not started, anything else perhaps; the same
+        name twice holds nothing twice."""
+
+    def find_keeper(self, name: KeeperName) -> KeeperSighting:
+        """Look for it in every source. ABSENT only when every source answered and none knows it."""
+
+    def watch_keepers(self, keepers: Sequence[Keeper]) -> Mapping[KeeperName, KeeperSighting]:
+        """Check many in one batch, with the calls that `poll` makes anyway. What is missing changes nothing."""
+
+    def drain_keeper(self, keeper: Keeper) -> None:
+        """Give it no more work; it ends when its run has. Makes no scheduler call. Safe to repeat."""
+
+    def end_keeper(self, keeper: Keeper) -> None:
+        """Kill it, with the run in it. Safe to repeat. BackendRefused: not now; ask again later."""
+
+    def others_wait(self, gpu: str) -> tuple[bool | None, str]:
+        """Whether other people's jobs wait for these GPUs, and how that is known: one call. None: it can't be seen."""
+
+    def prune_keepers(self, before: datetime, *, keep: Collection[KeeperName]) -> int:
+        """Remove the files of keepers that ended before this moment, except these; returns how many were removed."""
+
+
 @runtime_checkable
 class RingsDoorbell(Protocol):
     """A backend whose jobs signal when they start and end, so that they are checked immediately."""
@@ -204,7 +251,7 @@ class Closes(Protocol):
 @dataclass(frozen=True, kw_only=True)
 class NewSubmission:
     """A submission that has been checked and can be stored. `place`: its runs go there and nowhere else. `benchmark`:
-    the only one that is profiled."""
+    the only one that is profiled. `practice`: it came after the end, and counts nowhere."""
 
     person_id: PersonId
     board_id: int
@@ -220,6 +267,7 @@ class NewSubmission:
     via: str = "cli"
     place: str | None = None
     benchmark: int | None = None
+    practice: bool = False
     basis: Basis | None = None
 
 
@@ -391,8 +439,58 @@ class Shadows(Protocol):
     def candidates(self, now: datetime) -> Sequence[Ranked]:
         """Runs that ranked recently and were measured nowhere else."""
 
-    def order_once(self, ranked: Ranked, place: str, now: datetime) -> bool:
-        """Order this run to be measured at this place too, unless that was already ordered at some place."""
+    def order_once(self, ranked: Ranked, place: str, now: datetime, *, cold: bool = False) -> bool:
+        """Order this run to be measured at this place too, unless that was already ordered at some place. `cold`: by a
+        job of its own, although warm workers are there."""
+
+
+class Keepers(Protocol):
+    """Keepers, from intent to end. A method that returns False changed nothing: the keeper has moved on."""
+
+    def open(self) -> Sequence[Keeper]:
+        """Those that may hold a GPU."""
+
+    def facts(self, backend: str, gpu: str, now: datetime) -> Facts:
+        """What history says about this GPU type there, in one read."""
+
+    def shunned(self, backend: str, now: datetime) -> Sequence[str]:
+        """The nodes there that are left out, since runs of several people failed on them."""
+
+    def order(
+        self,
+        backend: str,
+        gpu: str,
+        *,
+        life_s: float,
+        idle_s: float,
+        most: int,
+        why: str,
+        now: datetime,
+        by: str | None = None,
+    ) -> Keeper | None:
+        """Commit the intent to hold one more GPU, unless as many as `most` are open there. `by`: a host asks for it,
+        and a daemon is to take it up; see `accept`."""
+
+    def accept(self, keeper: Keeper, now: datetime) -> bool:
+        """Take up what a host asked for: ASKED becomes INTENT. Only what nobody has sent can be taken up."""
+
+    def note_handle(self, keeper: Keeper, handle: Handle, now: datetime) -> bool: ...
+    def note_ambiguous(self, keeper: Keeper, why: str, now: datetime) -> bool: ...
+    def note_clean_sweep(self, keeper: Keeper, now: datetime) -> bool: ...
+    def note_resend(self, keeper: Keeper, now: datetime) -> bool: ...
+    def note_seen(self, keeper: Keeper, sighting: KeeperSighting, now: datetime) -> bool:
+        """WAITING and RUNNING advance it; the others do nothing: see `end`."""
+
+    def note_look(self, backend: str, gpu: str, others: bool | None, why: str, now: datetime) -> None:
+        """Store what a look at the partition showed, with every keeper that holds such a GPU there."""
+
+    def drain(self, keeper: KeeperId, ending: KeeperEnding, why: str, now: datetime) -> bool:
+        """Give it no more runs, for good."""
+
+    def end(
+        self, keeper: Keeper, ending: KeeperEnding, why: str, now: datetime, *, ended_at: datetime | None = None
+    ) -> bool:
+        """It holds nothing any more. Attempts in it that may have been sent are judged by evidence, as any."""
 
 
 class Events(Protocol):
@@ -443,6 +541,8 @@ class Store(Results, Protocol):
     def places(self) -> Places: ...
     @property
     def shadows(self) -> Shadows: ...
+    @property
+    def keepers(self) -> Keepers: ...
     @property
     def events(self) -> Events: ...
     @property

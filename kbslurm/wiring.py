@@ -169,6 +169,18 @@ def slots(config: Config) -> Mapping[str, int]:
     return found
 
 
+def slots_at(config: Config, place: str, gpu: str) -> int:
+    """How many attempts may be open at this place on this GPU type. Makes no calls."""
+    for site in sites(config):
+        if site.name == place and gpu in site.gpus:
+            return site.gpus[gpu].slots
+    if place == config.local_name:
+        return config.daemon.local.slots.get(gpu, 0)
+    if place == "github":
+        return github_slots(config).get(gpu, 0)
+    return config.modal.gpus[gpu].slots if place == MODAL and gpu in config.modal.gpus else 0
+
+
 def short_of_memory(config: Config, problem: Problem, gpus: Sequence[str]) -> Mapping[str, Sequence[str]]:
     """By GPU type, why sites give a job less memory than this problem needs. Makes no calls."""
     from kbslurm.flow import script
@@ -440,21 +452,25 @@ def modal_folder(config: Config, facts: Mapping[str, Any], to: Path | None = Non
 def slurm_place(site: Site, *, budget: CallBudget | None = None) -> Place:
     """A cluster. Its controller is polled only as often as the site allows; its files may arrive late."""
     from kbslurm.backends.slurm.backend import SlurmBackend
-    from kbslurm.flow.script import needed_mb, script_writer
+    from kbslurm.flow.script import keeper_writer, keepers_folder, needed_mb, script_writer
 
-    eval_dir = shared_folders.eval_dir()
+    eval_dir, templates = shared_folders.eval_dir(), shared_folders.path("sbatch_templates")
     backend = SlurmBackend(
         site, eval_dir=eval_dir, crash_point=lambda step: crash_point(f"slurm.{step}"), budget=budget
     )
     return Place(
         backend=backend,
         root=backend.root,
-        script=script_writer(site, templates=shared_folders.path("sbatch_templates"), eval_dir=eval_dir),
+        script=script_writer(site, templates=templates, eval_dir=eval_dir),
+        keepers_root=keepers_folder(site),
+        keeper_script=keeper_writer(site, templates=templates, eval_dir=eval_dir),
         untrusted=site.untrusted,
         ranked_min_isolation=site.ranked_min_isolation,
         poll_s=min(1.0, site.poll.min_interval_s),  # files are checked each time, the controller at its own pace
         grace_s=site.paths.visibility_delay_s + SHARED_GRACE_S,
         peaks={name: _peak(gpu) for name, gpu in site.gpus.items()},
+        warm={name: gpu.warm for name, gpu in site.gpus.items() if gpu.warm is not None and gpu.warm.max},
+        start_s=site.start_s,
         widest={name: gpu.most for name, gpu in site.gpus.items() if gpu.most is not None},
         needs_mb=lambda work: needed_mb(site, work.problem.limits.memory_bytes, work.problem.world_size),
     )

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import shutil
 import signal
+import ssl
 import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
+from httpx._transports import default as default_transport
 
 from kbslurm.store.embedded import Embedded
 from tests import databases
@@ -32,7 +36,7 @@ SPECIAL = {
     "packing": "KBSLURM_TEST_TORCH_IMAGE",
     "faults": "KBSLURM_TEST_PACE",
 }
-HALF = pytest.StashKey[str]()
+SHARE = pytest.StashKey[str]()
 OURS_TO_KEEP = ("KBSLURM_TEST_", "KBSLURM_CLUSTER_DIR", *SPECIAL.values())
 OF_THE_USERS_OWN = (
     "DATABASE_URL",
@@ -134,7 +138,7 @@ def pytest_configure(config: pytest.Config) -> None:
         ours = name.startswith("KBSLURM_") and not name.startswith(OURS_TO_KEEP)
         if ours or name in OF_THE_USERS_OWN or name.startswith(("SLURM_", "SBATCH_", "PG")):
             del os.environ[name]
-    config.stash[HALF] = os.environ.pop("KBSLURM_TEST_HALF", "")  # not for a pytest that a test starts
+    config.stash[SHARE] = os.environ.pop("KBSLURM_TEST_SHARE", "")  # not for a pytest that a test starts
     os.environ["KBSLURM_TEST_PG_FAST"] = "1"
     os.environ["COLUMNS"] = "100"
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as a shell without a terminal starts what ends with "&"
@@ -144,15 +148,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """GPUs, real accounts and other Slurm versions are not services of `make test`: their own targets collect them. Of
-    what is left, KBSLURM_TEST_HALF=0 or 1 takes every second test, by its name."""
+    what is left, KBSLURM_TEST_SHARE=1/4 takes the tests whose name, as a number, leaves 1 when divided by 4."""
     kept: list[pytest.Item] = []
     left: list[pytest.Item] = []
-    half = config.stash[HALF]
+    share, _, shares = config.stash[SHARE].partition("/")
     for item in items:
         special = [variable for marker, variable in SPECIAL.items() if item.get_closest_marker(marker)]
         wanted = all(os.environ.get(variable) for variable in special)
-        if half:
-            wanted = wanted and zlib.crc32(item.nodeid.encode()) % 2 == int(half)
+        if share:
+            wanted = wanted and zlib.crc32(item.nodeid.encode()) % int(shares) == int(share)
         (kept if wanted else left).append(item)
     if left:
         config.hook.pytest_deselected(items=left)
@@ -181,6 +185,28 @@ def pytest_runtest_logfinish() -> None:
     for one in vars(sys.modules.get("fastapi.dependencies.models", object)).values():
         if hasattr(one, "cache_clear"):
             one.cache_clear()
+
+
+# ------------------------------------------------------------------------------------------------- certificates
+
+_http_clients: Any = default_transport
+_read_certificates: Callable[..., ssl.SSLContext] = _http_clients.create_ssl_context
+
+
+@functools.lru_cache(maxsize=8)
+def _certificates(trust_env: bool, *named: str | None) -> ssl.SSLContext:
+    return _read_certificates(trust_env=trust_env)
+
+
+def _certificates_read_once(verify: Any = True, cert: Any = None, trust_env: bool = True) -> ssl.SSLContext:
+    """Each of the tests' own clients, and each call without one, would read the list of authorities again, which takes
+    50 ms of a processor. Whoever has certificates of their own gets what the library makes of them."""
+    if verify is not True or cert is not None:
+        return _read_certificates(verify=verify, cert=cert, trust_env=trust_env)
+    return _certificates(trust_env, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+_http_clients.create_ssl_context = _certificates_read_once
 
 
 # ---------------------------------------------------------------------------------------------------------- patience

@@ -107,7 +107,7 @@ def _try(problem: Problem, source: str, cases: int, tell: Any) -> None:
         text, own = bundle.parts(source)
         status, said, call = import_submission(
             {
-                "entry": manifest.entry, "source": text, "work": work,
+                "entry": manifest.entry, "source": text, "work": work, "gpu": "cpu",
                 "files": {**own, **{n: manifest.files[n] for n in manifest.runner_files}},
                 "call": manifest.config.get("call", "custom_kernel"), "wrapper": manifest.config.get("wrapper"),
             }

@@ -24,6 +24,8 @@ def needed(said: str) -> str:
     """What the machine lacks for it, from what was said; empty if it lacks nothing that is known."""
     if match := re.search(r"(?:No module named '([\w]+)|(\w+) isn't installed)", said):
         return f"the library {match[1] or match[2]}"
+    if re.search(r"InterpreterError|triton\.\w+ has no|module 'triton", said):
+        return "another version of Triton"
     device = r"cuda|\bhip\b|nccl|\bgpu\b|nvidia|rocm|implemented for 'CPU'|needs a device|scaling configuration"
     if re.search(device, said, re.IGNORECASE):
         return "a GPU"

@@ -1,4 +1,5 @@
-"""Announcements to the whole channel, each once: records, podiums, new boards, coming deadlines, a daily digest.
+"""Announcements to the whole channel, each once: records, podiums, new boards, hosts' answers to all, coming
+deadlines, a daily digest.
 
 No single event matters: what is public now is compared with what was announced last. After a long absence the bot
 catches up silently, and nobody is ever pinged.
@@ -9,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from kbslurm.client.answers import BoardInfo, FeedEvent, StandingInfo
 from kbslurm.client.http import Client
@@ -35,6 +37,7 @@ WATCHED, PODIUM = 10, 3
 ABOUT = 1500  # of a description: what follows it has to fit as well
 SEEN_AT = "announce:seen_at"
 Rankings = dict[str, list[StandingInfo]]
+Told = list[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +61,9 @@ class Announcer:
 
     def heard(self, event: FeedEvent) -> None:
         """Something happened that may be worth checking."""
-        if event.kind == "board.created" or (event.kind == "run.scored" and event.data.get("ranked")):
+        if event.kind in ("board.created", "board.announced", "staff.finalise") or (
+            event.kind == "run.scored" and event.data.get("ranked")
+        ):
             self._wake.set()
 
     async def run(self) -> None:
@@ -84,8 +89,8 @@ class Announcer:
         now, before = self._now(), self._state.word(SEEN_AT)
         silent = before is None or now - datetime.fromisoformat(before) > TOLD_WITHIN
         boards = await self._service.ask(_public)
-        for board, rankings in boards:
-            for saying in [*self._of_board(board, now), *self._of_rankings(board, rankings)]:
+        for board, rankings, told in boards:
+            for saying in [*self._of_board(board, now), *_told(board, told), *self._of_rankings(board, rankings)]:
                 await self._say(saying, silent=silent)
             # Only after everything was posted: what Discord refuses now is still news at the next check.
             for gpu, places in rankings.items():
@@ -126,7 +131,9 @@ class Announcer:
         return found
 
     def _of_rankings(self, board: BoardInfo, rankings: Rankings) -> list[Announcement]:
-        """Who reached the podium with a submission that wasn't on it before."""
+        """Who reached the podium with a submission that wasn't on it before; and the podium once it is final."""
+        if board.finalised_at is not None:
+            return [_final(board, rankings)]
         found = []
         for gpu, places in rankings.items():
             known = set(json.loads(self._state.word(_first(board, gpu)) or "[]"))
@@ -135,12 +142,12 @@ class Announcer:
                 found.append(_placed(board, gpu, places, n))
         return found
 
-    def _digest(self, boards: list[tuple[BoardInfo, Rankings]], now: datetime) -> Announcement | None:
+    def _digest(self, boards: list[tuple[BoardInfo, Rankings, Told]], now: datetime) -> Announcement | None:
         if now.hour != DIGEST_HOUR:
             return None
         since = now - timedelta(days=1)
         lines = []
-        for board, rankings in boards:
+        for board, rankings, _ in boards:
             if not board.is_open:
                 continue
             for gpu, places in rankings.items():
@@ -169,15 +176,41 @@ def _placed(board: BoardInfo, gpu: str, places: list[StandingInfo], n: int) -> A
     return Announcement(key=f"place:{board.id}:{gpu}:{one.submission_id}", text=f"{head}\n{time}{ahead}", colour=colour)
 
 
+def _final(board: BoardInfo, rankings: Rankings) -> Announcement:
+    assert board.finalised_at is not None
+    lines = [f"### The standings of {cards.escaped(board.name)} are final"]
+    for gpu, places in rankings.items():
+        for one in places[:PODIUM]:
+            time = score(one.score_s, one.low_s, one.high_s)
+            lines.append(f"{cards.escaped(gpu)} {one.rank}. {cards.escaped(one.person)} {time}")
+    key = f"final:{board.id}:{board.finalised_at.isoformat()}"
+    return Announcement(key=key, text="\n".join(lines[:40]), colour=cards.GREEN)
+
+
+def _told(board: BoardInfo, told: Told) -> list[Announcement]:
+    """What hosts told everyone on the board, oldest first; an answer that was replaced is another one."""
+    return [
+        Announcement(
+            key=f"told:{board.id}:{one['id']}:{one['at']}",
+            text=f"### {cards.escaped(board.name)}: announcement\n{cards.escaped(one['text'][:ABOUT])}",
+        )
+        for one in reversed(told)
+    ]
+
+
 def _until(board: BoardInfo) -> str:
     return "no deadline" if board.deadline is None else f"closes {cards.deadline(board.deadline, board.zone)}"
 
 
-def _public(client: Client) -> list[tuple[BoardInfo, Rankings]]:
+def _public(client: Client) -> list[tuple[BoardInfo, Rankings, Told]]:
     """What anyone may see: requested anonymously."""
     with Client(client.url) as anybody:
         return [
-            (board, {gpu: anybody.ranking(board.name, gpu, limit=WATCHED) for gpu in board.gpus})
+            (
+                board,
+                {gpu: anybody.ranking(board.name, gpu, limit=WATCHED) for gpu in board.gpus},
+                list(anybody.announcements(board.name)["announcements"])[:WATCHED],
+            )
             for board in anybody.boards()
             if access.is_for_everybody(board.visibility)
         ]

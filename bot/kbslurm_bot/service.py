@@ -137,7 +137,7 @@ def score_context(told: Row, gpu: str, lines: Sequence[Row], places: Sequence[St
     """Pure: one's own list and the board's top places → this submission's standing."""
     history = history_of([line for line in lines if line["id"] <= told["id"]], gpu)
     before = [one.score_s for n, one in history if n < told["id"]]
-    mine = next((n for n, place in enumerate(places) if place.person_id == int(told["person_id"])), None)
+    mine = next((n for n, place in enumerate(places) if _is_of(place, told)), None)
     ahead = [place.score_s for place in places[: mine or 0]]
     return ScoreContext(
         rank=None if mine is None else places[mine].rank,
@@ -146,6 +146,13 @@ def score_context(told: Row, gpu: str, lines: Sequence[Row], places: Sequence[St
         next_s=ahead[-1] if ahead else None,
         history=tuple(one for _, one in history),
     )
+
+
+def _is_of(place: StandingInfo, told: Row) -> bool:
+    """Whether this line of a board is that submission's author's, or their team's where teams count together."""
+    if place.team is not None or told.get("team") is not None:
+        return place.team == told.get("team")
+    return place.person_id == int(told["person_id"])
 
 
 def history_of(lines: Sequence[Row], gpu: str) -> list[tuple[int, Point]]:

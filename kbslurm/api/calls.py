@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from kbslurm.domain.roster import BYTES_CAP
 from kbslurm.domain.source import SOURCE_CAP
 from kbslurm.problems.upload import PACKED_CAP, PACKED_HINT
 
@@ -20,15 +21,16 @@ LISTS = 131_072
 FRAME = 16_384  # what multipart/form-data adds to a file
 SOURCE = SOURCE_CAP + FRAME
 PROBLEM = PACKED_CAP + FRAME
+ROSTER = BYTES_CAP + FRAME
 
-Who = Literal["anyone", "browser", "person", "service", "creator", "host"]
+Who = Literal["anyone", "browser", "person", "service", "creator", "helper", "host", "staff"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
     """`cap`: the largest body, in bytes. `who` may send one; every call of a `person` that changes something is listed
-    with that, so that a host who makes it for them is noted. `in_turn`: it uses a thread, so clients take turns;
-    `submits`: it counts as a submission."""
+    with that, so that a host who makes it for them is noted. A `helper` is a host, or has a role on a board; `staff`
+    are so in a browser. `in_turn`: it uses a thread, so clients take turns; `submits`: it counts as a submission."""
 
     cap: int = NOTHING
     who: Who = "anyone"
@@ -50,7 +52,11 @@ CALLS: Mapping[str, Call] = {
     "GET /auth/login/{provider}": Call(in_turn=False),
     "GET /auth/callback/{provider}": Call(in_turn=False),
     "POST /user/join": Call(cap=FIELDS, who="person"),
+    "POST /user/invitation": Call(cap=FIELDS),
+    "POST /user/questions": Call(cap=LISTS, who="person"),
     "POST /user/logout": Call(who="person"),
+    "PUT /user/consent/{leaderboard}": Call(cap=FIELDS, who="person"),
+    "PUT /user/nickname/{leaderboard}": Call(cap=FIELDS, who="person"),
     "POST /user/submissions/{submission_id}/cancel": Call(who="person"),
     "DELETE /user/submissions/{submission_id}": Call(who="person"),
     "POST /user/submissions": Call(cap=SOURCE, who="person", submits=True),
@@ -65,29 +71,57 @@ CALLS: Mapping[str, Call] = {
     "POST /admin/leaderboards": Call(cap=FIELDS, who="host"),
     "POST /admin/leaderboards/upload": Call(cap=PROBLEM, who="creator"),
     "POST /admin/leaderboards/of-problem": Call(cap=LISTS, who="host"),
-    "PATCH /admin/leaderboards/{leaderboard}": Call(cap=LISTS, who="host"),
-    "POST /admin/leaderboards/{leaderboard}/final": Call(cap=FIELDS, who="host"),
-    "POST /admin/leaderboards/{leaderboard}/final-apply": Call(cap=FIELDS, who="host"),
-    "POST /admin/leaderboards/{leaderboard}/final-forget": Call(cap=FIELDS, who="host"),
+    "PATCH /admin/leaderboards/{leaderboard}": Call(cap=LISTS, who="helper"),
+    "POST /admin/leaderboards/{leaderboard}/final": Call(cap=FIELDS, who="helper"),
+    "POST /admin/leaderboards/{leaderboard}/final-apply": Call(cap=FIELDS, who="helper"),
+    "POST /admin/leaderboards/{leaderboard}/final-forget": Call(cap=FIELDS, who="helper"),
     "POST /admin/submissions/{submission_id}/shadow": Call(cap=FIELDS, who="host"),
     "POST /admin/problems": Call(cap=PROBLEM, who="host"),
     "POST /admin/users": Call(cap=FIELDS, who="host"),
+    "POST /admin/deletions": Call(who="host"),
+    "DELETE /admin/users/{user_id}": Call(who="host"),
     "PUT /admin/users/{user_id}/role": Call(cap=FIELDS, who="host"),
     "PUT /admin/users/{user_id}/team": Call(cap=FIELDS, who="host"),
     "PUT /admin/users/{user_id}/cluster_account": Call(cap=FIELDS, who="host"),
     "POST /admin/users/{user_id}/accounts": Call(cap=FIELDS, who="host"),
     "POST /admin/users/{user_id}/tokens": Call(cap=FIELDS, who="host"),
-    "POST /admin/leaderboards/{leaderboard}/visibility": Call(cap=FIELDS, who="host"),
-    "POST /admin/leaderboards/{leaderboard}/extend": Call(cap=FIELDS, who="host"),
-    "PUT /admin/leaderboards/{leaderboard}/quota": Call(cap=FIELDS, who="host"),
-    "PUT /admin/leaderboards/{leaderboard}/rate-limits": Call(cap=FIELDS, who="host"),
-    "POST /admin/leaderboards/{leaderboard}/rejudge-preview": Call(cap=FIELDS, who="host"),
+    "POST /admin/leaderboards/{leaderboard}/visibility": Call(cap=FIELDS, who="helper"),
+    "POST /admin/leaderboards/{leaderboard}/extend": Call(cap=FIELDS, who="helper"),
+    "POST /admin/leaderboards/{leaderboard}/late": Call(cap=FIELDS, who="helper"),
+    "POST /admin/leaderboards/{leaderboard}/freeze": Call(cap=FIELDS, who="helper"),
+    "POST /admin/leaderboards/{leaderboard}/finalise": Call(cap=FIELDS, who="helper"),
+    "POST /admin/leaderboards/{leaderboard}/unfinalise": Call(cap=FIELDS, who="helper"),
+    "POST /admin/leaderboards/{leaderboard}/archive": Call(cap=FIELDS, who="helper"),
+    "POST /admin/leaderboards/{leaderboard}/grades": Call(cap=LISTS, who="helper"),
+    "PUT /admin/leaderboards/{leaderboard}/code": Call(cap=FIELDS, who="helper"),
+    "PUT /admin/leaderboards/{leaderboard}/quota": Call(cap=FIELDS, who="helper"),
+    "PUT /admin/leaderboards/{leaderboard}/rate-limits": Call(cap=FIELDS, who="helper"),
+    "POST /admin/leaderboards/{leaderboard}/rejudge-preview": Call(cap=FIELDS, who="helper"),
+    "POST /admin/leaderboards/{leaderboard}/rejudge-estimate": Call(cap=FIELDS, who="helper"),
+    "POST /admin/courses/{course}/import": Call(cap=ROSTER, who="host"),
+    "POST /admin/courses/{course}/invitations": Call(cap=LISTS, who="host"),
+    "PUT /admin/courses/{course}/people/{user_id}": Call(cap=FIELDS, who="helper"),
+    "PUT /admin/leaderboards/{leaderboard}/roles/{user_id}": Call(cap=FIELDS, who="helper"),
+    "POST /admin/questions/{question_id}/answer": Call(cap=LISTS, who="helper"),
+    "POST /admin/questions/{question_id}/close": Call(who="helper"),
+    "POST /admin/questions/{question_id}/rejudge": Call(cap=FIELDS, who="helper"),
+    "POST /admin/warm": Call(cap=FIELDS, who="host"),
+    "POST /admin/warm/drain": Call(cap=FIELDS, who="host"),
     "POST /admin/leaderboards/{leaderboard}/verify": Call(cap=LISTS, who="host"),
     "POST /admin/update-problems": Call(cap=FIELDS, who="host", in_turn=False),
     "POST /login": Call(cap=FORM),
     "POST /logout": Call(cap=FORM),
+    "POST /join/{code}": Call(),
+    "POST /staff/courses/{course}/import": Call(cap=ROSTER, who="staff"),
+    "POST /staff/courses/{course}/{act}": Call(cap=FORM, who="browser"),
     "POST /me/link": Call(cap=FORM, who="browser"),
+    "POST /problem/{leaderboard}/nickname": Call(cap=FORM, who="browser"),
+    "POST /problem/{leaderboard}/submit": Call(cap=SOURCE, who="browser", submits=True),
+    "POST /problem/{leaderboard}/consent": Call(cap=FORM, who="browser"),
     "POST /s/{submission_id}/cancel": Call(cap=FORM, who="browser"),
+    "POST /staff/board/{leaderboard}/{act}": Call(cap=FORM, who="browser"),
+    "POST /questions": Call(cap=LISTS, who="browser"),
+    "POST /staff/questions/{question_id}/{act}": Call(cap=LISTS, who="browser"),
     "POST /staff/{act}": Call(cap=FORM, who="browser"),
 }
 

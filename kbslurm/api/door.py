@@ -78,11 +78,16 @@ def _check_may_send(context: Context, request: Request, call: Call) -> None:
             identity.service(context, sender)
         case "creator":
             identity.creator(context, sender)
+        case "helper":
+            identity.acting_helper(context, sender)
         case "host":
             identity.host(context, sender)
         case "browser":
             if not access.may_sign_in(sessions.signed_on(context, request)):
                 raise Refused("you aren't signed in", hint="Sign in, then try again.")
+        case "staff":
+            if not access.may_see_staff_page(sessions.signed_on(context, request)):
+                raise Refused("this page is for staff")
         case "anyone":
             pass
         case _:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from kbslurm.api import identity
 from kbslurm.api.context import Context
 from kbslurm.api.hosting.hosting import Hosting
+from kbslurm.domain import access
+from kbslurm.domain.access import BoardAct
 from kbslurm.errors import NoHost, NotFound
 from kbslurm.store.views import Board, Person
 
@@ -15,6 +17,49 @@ def hosting(context: Context, sender: identity.Given) -> Hosting:
     """The host who calls, at work; NoHost if they aren't one."""
     by, person = identity.acting_host(context, sender)
     return at_work(context, by, person)
+
+
+def helping(context: Context, sender: identity.Given, board: str, act: BoardAct) -> Hosting:
+    """The host who calls, or whoever may do this on that board by a role there, at work. Of a board that they may not
+    see, others learn nothing."""
+    by, person = identity.acting_helper(context, sender)
+    if person is not None and not identity.is_host(context, sender, person):
+        check_helps(context, person, board, act)
+    return at_work(context, by, person)
+
+
+def helping_anywhere(context: Context, sender: identity.Given, act: BoardAct) -> tuple[Hosting, frozenset[int] | None]:
+    """The host who calls, or whoever may do this on some boards by a role there, at work; and on which boards. None:
+    on all."""
+    by, person = identity.acting_helper(context, sender)
+    if person is None or identity.is_host(context, sender, person):
+        return at_work(context, by, person), None
+    roles = context.store.roster.roles_of(person.id)
+    mine = frozenset(board for board, role in roles.items() if access.may_on_board(person, role, act))
+    return at_work(context, by, person), mine
+
+
+def helping_on_course(context: Context, sender: identity.Given, course: str, act: BoardAct) -> Hosting:
+    """The same for a course: by a role on all of its boards."""
+    by, person = identity.acting_helper(context, sender)
+    if person is not None and not identity.is_host(context, sender, person):
+        role = context.store.roster.role_in(course.strip().lower(), person.id)
+        if role is None:
+            raise NoHost("this bearer token doesn't belong to a host")
+        access.check_may_on_board(person, role, act, course)
+    return at_work(context, by, person)
+
+
+def check_helps(context: Context, person: Person, board: str, act: BoardAct, *, number: int | None = None) -> None:
+    """NoHost, or Refused with the role that it needs, if this person has no right to do this on that board. `number`:
+    which board of that name is meant, since one that was deleted may have had it before."""
+    found = context.store.boards.find(board, counted=False)
+    if found is not None and number not in (None, found.id):
+        found = None
+    role = None if found is None else context.store.roster.role_on(found.id, person.id)
+    if found is None or role is None:
+        raise NoHost("this bearer token doesn't belong to a host")
+    access.check_may_on_board(person, role, act, found.name)
 
 
 def creating(context: Context, sender: identity.Given) -> Hosting:

@@ -187,6 +187,26 @@ def acting_host(context: Context, sender: Given) -> tuple[str, Person | None]:
     return person.name, person
 
 
+def acting_helper(context: Context, sender: Given) -> tuple[str, Person | None]:
+    """As `acting_host`, or whoever has a role on a board or a course; on which, and what they may there, the call must
+    ask."""
+    try:
+        return acting_host(context, sender)
+    except NoHost:
+        if is_bot(context, sender):
+            person: Person | None = asker(context, sender).person
+        else:
+            person = _person_of(context, sender.bearer or "")
+        if person is None or not access.may_sign_in(person) or not context.store.roster.helps(person.id):
+            raise
+        return person.name, person
+
+
+def is_host(context: Context, sender: Given, person: Person) -> bool:
+    """Whether this caller, who is that person, is a host, by their role here or by one on Discord."""
+    return person.is_staff or (is_bot(context, sender) and asker(context, sender).right == "host")
+
+
 def check_reaches_files(context: Context, sender: Given) -> None:
     """Refuse hosts who are so only by a Discord role: they may not name files on the server."""
     if is_bot(context, sender) and not asker(context, sender).person.is_staff:

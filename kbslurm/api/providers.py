@@ -14,6 +14,7 @@ from joserfc.jwk import KeySet
 
 from kbslurm.api.context import Context
 from kbslurm.api.derived_secrets import derived
+from kbslurm.client.trust import trusted
 from kbslurm.errors import BackendTrouble, NotFound, Refused
 from kbslurm.observe.logs import teller
 
@@ -43,10 +44,12 @@ class Provider:
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """A provider's identity: its own ID for the person, and their name."""
+    """A provider's identity: its own ID for the person, and their name. `email` only if the provider says that it has
+    verified it."""
 
     subject: str
     name: str
+    email: str | None = None
 
 
 def providers(context: Context) -> list[tuple[ProviderName, str]]:
@@ -101,7 +104,7 @@ def account_of(context: Context, asked: Provider, code: str, proof: str, redirec
         "client_secret": asked.client_secret,
         "code_verifier": derived(context, "pkce", proof),
     }
-    with httpx.Client(timeout=TIMEOUT_S) as http:
+    with httpx.Client(timeout=TIMEOUT_S, verify=trusted()) as http:
         told = _asked(asked, http, "POST", asked.token_url, data=form)
         if asked.name == "oidc":
             return _of_token(context, asked, http, told, derived(context, "nonce", proof))
@@ -138,7 +141,10 @@ def _of_token(context: Context, asked: Provider, http: httpx.Client, told: Mappi
     if isinstance(audience, list) and len(audience) > 1 and claims.get("azp") != asked.client_id:
         raise Refused("your university's answer is for a different application", hint="Ask a host.")
     called = claims.get("preferred_username") or claims.get("name") or "somebody"
-    return Account(subject=str(claims["sub"])[:255], name=str(called)[:200])
+    email = claims.get("email")
+    said = claims.get("email_verified")  # some providers write true as a text
+    verified = isinstance(email, str) and (said is True or said == "true") and len(email) <= 254
+    return Account(subject=str(claims["sub"])[:255], name=str(called)[:200], email=email if verified else None)
 
 
 def _discovered(context: Context) -> Provider:
@@ -150,10 +156,10 @@ def _discovered(context: Context) -> Provider:
         authorize_url="",
         token_url="",
         user_url="",
-        scope="openid profile",
+        scope="openid profile email",
         issuer=config.issuer,
     )
-    with httpx.Client(timeout=TIMEOUT_S) as http:
+    with httpx.Client(timeout=TIMEOUT_S, verify=trusted(config.issuer)) as http:
         told = _asked(start, http, "GET", f"{config.issuer}/.well-known/openid-configuration")
     if str(told.get("issuer", "")).rstrip("/") != config.issuer:
         raise BackendTrouble("sign-on", "the provider's metadata names a different issuer")

@@ -207,9 +207,16 @@ def kind_of(method: str, path: str) -> str:
     Else nothing."""
     if path == "/auth/init":
         return "register"
-    if path.startswith(("/auth/login/", "/auth/callback/")):
+    if path.startswith(("/auth/login/", "/auth/callback/", "/join/")):
         return "sign on"
-    if method == "POST" and path in ("/login", "/me/link", "/user/join", "/admin/link", "/bot/link"):
+    if method == "POST" and path in (
+        "/login",
+        "/me/link",
+        "/user/join",
+        "/user/invitation",
+        "/admin/link",
+        "/bot/link",
+    ):
         return "sign on"
     return ""
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from kbslurm.api.context import Context
+from kbslurm.domain import access
 from kbslurm.domain import board as boards
 from kbslurm.domain.board import Entry, Ranking, Standing
 from kbslurm.domain.run import EventId, PersonId
@@ -23,9 +24,12 @@ class _Known:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.upto: EventId | None = None
-        self.version = 0
+        self.version: object = None
         self.rows = Ranking(())
         self.records: list[Entry] = []
+        # The same as others see it.
+        self.shown = self.rows
+        self.shown_records = self.records
 
 
 class StandingsCache:
@@ -56,7 +60,7 @@ class StandingsCache:
             self._known.move_to_end(key)
         with known.lock:
             self._refresh(known, board, gpu)
-            found = known.rows, known.records
+            found = known.shown, known.shown_records
         with self._lock:
             places = sum(len(one.rows) for one in self._known.values())
             while places > self._kept and len(self._known) > 1:
@@ -65,26 +69,49 @@ class StandingsCache:
 
     def _refresh(self, known: _Known, board: Board, gpu: str) -> None:
         store = self._context.store
-        if known.upto is not None and known.version == board.problem_version_id:
+        version = (
+            board.problem_version_id, board.deadline_at, board.frozen_at, board.finalisation, board.names,
+            board.standings,
+        )  # fmt: skip
+        if known.upto is not None and known.version == version:
             moved = store.standings.moved(board.id, known.upto)
             if moved.people is not None:
                 if moved.people:
                     self._reread(known, board, gpu, moved.people)
+                    self._show(known, board)
                 known.upto = moved.upto
                 return
         known.upto = None  # until all of it has been read
         upto = store.events.last()
-        known.rows = Ranking(store.standings.best(board.name, gpu))
-        known.records = store.standings.records(board.name, gpu)
-        known.upto, known.version = upto, board.problem_version_id
+        known.rows = Ranking(store.standings.best(board.name, gpu, undisguised=True))
+        known.records = store.standings.records(board.name, gpu, undisguised=True)
+        self._show(known, board)
+        known.upto, known.version = upto, version
+
+    def _show(self, known: _Known, board: Board) -> None:
+        """Keep back what others may not see."""
+        if not access.shows_standings(board.standings):
+            known.shown, known.shown_records = Ranking(()), []
+        elif access.names_people(board.names):
+            known.shown, known.shown_records = known.rows, known.records
+        else:
+            disguise = self._context.store.boards.disguise(board)
+            known.shown = Ranking(disguise.entry(one) for one in known.rows.entries)
+            known.shown_records = [disguise.entry(one) for one in known.records]
 
     def _reread(self, known: _Known, board: Board, gpu: str, people: Collection[PersonId]) -> None:
         store = self._context.store
         theirs = store.standings.scored_of(board.name, gpu, people)
-        rows = Ranking([*(one for one in known.rows.entries if one.person_id not in people), *theirs])
+        sides = {one.side for one in theirs}  # of a team, the others' entries are among them
+        kept = (one for one in known.rows.entries if one.person_id not in people and one.side not in sides)
+        rows = Ranking([*kept, *theirs])
         # Records stay records, and the rest stays beaten, as long as no record disappears.
         still = {one for one in known.records if one.person_id in people} <= set(theirs)
-        records = boards.records([*known.records, *theirs]) if still else store.standings.records(board.name, gpu)
+        records = (
+            boards.records([*known.records, *theirs])
+            if still
+            else store.standings.records(board.name, gpu, undisguised=True)
+        )
         known.rows, known.records = rows, records
 
     def page(self, board: Board, gpu: str, *, offset: int, limit: int) -> list[dict[str, Any]]:
@@ -136,6 +163,7 @@ def row_json(board: Board, gpu: str, row: Standing) -> dict[str, Any]:
         "leaderboard_name": board.name,
         "user_id": str(entry.person_id),
         "user_name": entry.person,
+        "team": entry.team,
         "gpu_type": gpu,
         "interval": [entry.low_s, entry.high_s],
         "tied_with": list(row.tied_with),

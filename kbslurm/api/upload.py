@@ -1,4 +1,4 @@
-"""The single file of an upload."""
+"""The single file of an upload, or the files of a form."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fastapi import Request
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
-from kbslurm.domain.source import SOURCE_CAP
+from kbslurm.domain.source import FILES_CAP, SOURCE_CAP
 from kbslurm.errors import Invalid
 
 PART = "file"
@@ -38,32 +38,53 @@ class Upload:
     fields: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True)
+class FormFiles:
+    """The files of a form by name, as the browser sent them, and its other fields."""
+
+    files: Mapping[str, bytes]
+    fields: Mapping[str, str]
+
+
 async def read(request: Request) -> Upload:
     """The file, or Invalid. Its size has been limited by the call's cap (see `calls`)."""
+    found = await _parsed(request, most=1, hint="Send one part, `file`, with a file name.")
+    if not found.files:
+        raise Invalid("the upload has no part `file` with a file name")
+    ((name, data),) = found.files.items()
+    return Upload(file_name=name, data=data, fields=found.fields)
+
+
+async def read_form(request: Request) -> FormFiles:
+    """All files of a form, or Invalid; none if none was chosen. Their size has been limited likewise."""
+    return await _parsed(request, most=FILES_CAP, hint="Choose one file, several, or a zip of them.")
+
+
+async def _parsed(request: Request, *, most: int, hint: str) -> FormFiles:
     body = await request.body()
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
-        raise Invalid("the upload isn't multipart/form-data", hint="Send one part, `file`, with a file name.")
-    return await _parsed(request, body)
+        raise Invalid("the upload isn't multipart/form-data", hint=hint)
 
-
-async def _parsed(request: Request, body: bytes) -> Upload:
     async def once() -> AsyncGenerator[bytes, None]:
         yield body
 
-    parser = MultiPartParser(request.headers, once(), max_files=1, max_fields=8, max_part_size=SOURCE_CAP + 1)
+    parser = MultiPartParser(request.headers, once(), max_files=most, max_fields=8, max_part_size=SOURCE_CAP + 1)
     try:
         form = await parser.parse()
     except (MultiPartException, KeyError, UnicodeDecodeError, LookupError) as error:
         said = (getattr(error, "message", "") or "it can't be read").rstrip(".")
-        raise Invalid(
-            f"the upload isn't a single file: {said}", hint="Send one part, `file`, with a file name."
-        ) from None
+        what = "a single file" if most == 1 else f"at most {most} files"
+        raise Invalid(f"the upload isn't {what}: {said}", hint=hint) from None
     try:
-        part = form.get(PART)
-        if not isinstance(part, UploadFile) or not part.filename:
-            raise Invalid("the upload has no part `file` with a file name")
-        fields = {name: value for name, value in form.items() if isinstance(value, str)}
-        return Upload(file_name=part.filename, data=await part.read(), fields=fields)
+        files: dict[str, bytes] = {}
+        for part in form.getlist(PART):
+            if isinstance(part, UploadFile) and part.filename:
+                if part.filename in files:
+                    raise Invalid(
+                        f"two files are called {part.filename[:80]!r}", hint="Put them into folders of a zip."
+                    )
+                files[part.filename] = await part.read()
+        return FormFiles(files=files, fields={name: value for name, value in form.items() if isinstance(value, str)})
     finally:
         for file in parser._files_to_close_on_error:  # the form doesn't have those of parts that never end
             file.close()

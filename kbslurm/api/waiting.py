@@ -151,8 +151,8 @@ def words(view: SubmissionView, queue: dict[str, Any] | None) -> str:
     went = f" {run.went}" if run.went else ""
     if run.state == RunState.RUNNING:
         node = run.attempts[-1].node if run.attempts else None
-        far = access.progress_text(progress(run))
-        return f"running on {run.gpu}{went}{f', node {node}' if node else ''}{f', {far}' if far else ''}{of}"
+        told = (f"node {node}" if node else "", run.warm, access.progress_text(progress(run)))
+        return ", ".join((f"running on {run.gpu}{went}", *(one for one in told if one))) + of
     if run.state == RunState.LAUNCHING:
         why = run.waits_for
         return f"starting on {run.gpu}{went}{f', {why}' if why else ''}{_soon(queue.get('starts_in_s'))}{of}"

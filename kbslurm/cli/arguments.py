@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -22,12 +23,33 @@ def submission_number(text: str) -> int:
     return int(found)
 
 
+def question_number(text: str) -> int:
+    """A question's number, also written as people read it: #12."""
+    found = text.strip().removeprefix("#")
+    if not found.isascii() or not found.isdecimal() or len(found) > 18:
+        raise Invalid(f"{text[:80]!r} isn't a question's number", hint="It is a whole number, like 12.")
+    return int(found)
+
+
+def given_text(text: str, what: str) -> str:
+    """A text from the command line, checked; `-` reads standard input."""
+    from kbslurm.domain.questions import TEXT_CAP, checked_text
+
+    if text == "-":
+        try:
+            text = sys.stdin.read(4 * TEXT_CAP)
+        except (OSError, ValueError):
+            raise Invalid(f"the {what} can't be read from standard input", hint="It has to be UTF-8 text.") from None
+    return checked_text(text, what)
+
+
 Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
 As = Annotated[str | None, typer.Option("--as", help="Act as this person (default: $KBSLURM_PERSON, else you).")]
 
 BoardName = Annotated[str, typer.Argument(help="The board's name.")]
 PersonName = Annotated[str, typer.Argument(help="The person's name.")]
 SubmissionNumber = Annotated[int, typer.Argument(help="The submission's number.", parser=submission_number)]
+QuestionNumber = Annotated[int, typer.Argument(help="The question's number.", parser=question_number)]
 ServiceAddress = Annotated[
     str | None, typer.Argument(help="The service's address (default: the one in use).", show_default=False)
 ]

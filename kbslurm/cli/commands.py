@@ -30,14 +30,38 @@ COMMANDS: Mapping[str, Command | Group] = {
         "operator.api:api",
         "Run only the HTTP API, on a different host than the daemon or next to a running one.",
     ),
+    "ask": Command(
+        "competitor.ask:ask",
+        "Ask the hosts something, at a board or at one of your submissions; without a text, show the answers.",
+    ),
+    "archive": Group(
+        "Archives of boards: write, verify.",
+        {
+            "write": Command(
+                "host.archive:archive",
+                "Archive a board: problem versions, submissions, verdicts, raw samples and standings, with pages that"
+                " open from disk.",
+            ),
+            "verify": Command(
+                "host.archive:verify",
+                "Check an archive without a database: every file's digest, every score from its raw samples, the"
+                " standings from the scores.",
+            ),
+        },
+        otherwise="write",
+    ),
     "audit": Command("host.audit:audit", "Show the audit log of hosts' actions, newest first."),
     "board": Group(
-        "Leaderboards: list, show, create, edit, close, delete, extend.",
+        "Leaderboards: list, show, create, edit, close, delete, times, names, role.",
         {
             "list": Command("competitor.board_list:board_list", "List the boards."),
             "show": Command(
                 "competitor.board_show:board_show",
                 "Show a board's standings, one table per GPU type: rank, person, score with its interval, time.",
+            ),
+            "announcements": Command(
+                "competitor.board_announcements:board_announcements",
+                "Show what hosts told everyone on a board, newest first.",
             ),
             "create": Command(
                 "host.board_create:board_create",
@@ -48,7 +72,35 @@ COMMANDS: Mapping[str, Command | Group] = {
                 "host.board_close:board_close", "Stop accepting submissions to a board; its standings stay."
             ),
             "delete": Command("host.board_delete:board_delete", "Delete a board."),
-            "extend": Command("host.board_extend:board_extend", "Let one person submit after the deadline."),
+            "times": Command(
+                "host.board_times:board_times", "Show a board's deadline, late policy, extensions and freeze."
+            ),
+            "late": Command(
+                "host.board_times:board_late",
+                "Accept late submissions: they count for grades, less a penalty, and never in the standings.",
+            ),
+            "extend": Command("host.board_extend:board_extend", "Give one person or section a later deadline."),
+            "freeze": Command(
+                "host.board_times:board_freeze",
+                "Freeze a board's standings: others see what was submitted until then; everyone still sees their own.",
+            ),
+            "finalise": Command(
+                "host.board_finalise:board_finalise",
+                "Make a board's standings final once it is over: run its finals, fix the result, announce it.",
+            ),
+            "unfreeze": Command("host.board_times:board_unfreeze", "Show a frozen board's standings in full again."),
+            "code": Command(
+                "host.board_code:board_code",
+                "Say when a board's code is published: never, after the deadline, or by each author's consent.",
+            ),
+            "names": Command(
+                "host.board_names:board_names",
+                "Show who is who on a board with nicknames or pseudonyms, in both directions: don't hand it on.",
+            ),
+            "role": Command(
+                "host.board_role:board_role",
+                "Show who helps on a board, or give somebody a role there: owner, assistant, grader, observer or none.",
+            ),
         },
         otherwise="show",
     ),
@@ -66,6 +118,7 @@ COMMANDS: Mapping[str, Command | Group] = {
         },
     ),
     "cancel": Command("competitor.cancel:cancel", "Cancel a submission."),
+    "code": Command("competitor.code:code", "Show whose code a board publishes, read it, or agree that yours is."),
     "config": Group(
         "The configuration: show, schema.",
         {
@@ -121,6 +174,20 @@ COMMANDS: Mapping[str, Command | Group] = {
             "install": Command("operator.github:install", "Install the workflow and harness in a working copy."),
         },
     ),
+    "grades": Group(
+        "Grades of a board by a scheme: show, why.",
+        {
+            "show": Command(
+                "host.grades:grades",
+                "Grade a board: points for everybody on the roster, by a scheme, less what being late costs.",
+            ),
+            "why": Command(
+                "host.grades:why",
+                "Explain a person's grade: the submission that counts, its points, and what being late cost.",
+            ),
+        },
+        otherwise="show",
+    ),
     "history": Command(
         "competitor.history:history",
         "List your submissions, newest first: time, file, outcome, and the scores that rank.",
@@ -174,7 +241,8 @@ COMMANDS: Mapping[str, Command | Group] = {
     ),
     "login": Command(
         "competitor.login:login",
-        "Sign in to a service with a token: pasted, read from standard input, or a new one from --register.",
+        "Sign in to a service with a token: pasted, read from standard input, or a new one from --register or"
+        " --invitation.",
     ),
     "logout": Command("competitor.logout:logout", "Sign out of a service: revoke this device's token and remove it."),
     "modal": Group(
@@ -190,6 +258,7 @@ COMMANDS: Mapping[str, Command | Group] = {
             ),
         },
     ),
+    "nickname": Command("competitor.nickname:nickname", "Choose as whom others see you on a board that has nicknames."),
     "problem": Group(
         "Problems: add, import, verify, list, show.",
         {
@@ -215,7 +284,50 @@ COMMANDS: Mapping[str, Command | Group] = {
         "competitor.profile:profile",
         "Show what limits a profiled kernel, or download its files.",
     ),
+    "question": Group(
+        "Questions and appeals: list, show, answer, close, rejudge.",
+        {
+            "list": Command("host.question:list_", "List what people ask, open questions first."),
+            "show": Command("host.question:show_", "Show a question, its answer, and what came of an appeal."),
+            "answer": Command(
+                "host.question:answer",
+                "Answer a question: its author alone, or everyone on the board as an announcement.",
+            ),
+            "close": Command("host.question:close", "Close a question that needs no answer."),
+            "rejudge": Command(
+                "host.question:rejudge",
+                "Judge an appeal's submission again; the question notes what that changed.",
+            ),
+        },
+        otherwise="show",
+    ),
     "rejudge": Command("host.rejudge:rejudge", "Judge a board's runs again."),
+    "roster": Group(
+        "A course's people: import, list, show, set, remove, invite, export.",
+        {
+            "import": Command(
+                "host.roster_import:roster_import",
+                "Bring a course's roster to what a CSV says.",
+            ),
+            "list": Command("host.roster:list_", "List a course's roster by section and name."),
+            "show": Command("host.roster:show_", "Show one person of a roster, with the columns that came with them."),
+            "set": Command(
+                "host.roster:set_",
+                "Put a person on a roster, or change their section, team or role; earlier submissions stay with the"
+                " earlier team.",
+            ),
+            "remove": Command("host.roster:remove", "Take a person off a roster; they and what they submitted stay."),
+            "invite": Command(
+                "host.roster_invite:roster_invite",
+                "Make a link for each person on a roster, by which they sign in once; an earlier unused link of theirs"
+                " ends.",
+            ),
+            "export": Command(
+                "host.roster:export",
+                "Export a roster as a CSV that `roster import` takes again, with every column that came with it.",
+            ),
+        },
+    ),
     "shadow": Group(
         "Measure submissions at another place as well: order, report.",
         {
@@ -242,9 +354,27 @@ COMMANDS: Mapping[str, Command | Group] = {
             "schema": Command("operator.site:schema", "Print the JSON schema of a cluster file, for editors."),
         },
     ),
+    "similar": Command(
+        "host.similar:similar",
+        "Find pairs of people with similar sources: flags to look at, never verdicts.",
+    ),
     "stats": Command("host.stats:stats", "Count submissions, people, verdicts and GPU time."),
     "status": Command(
         "operator.status:status", "Show the queue by GPU type, backends, daemon, database, and what needs attention."
+    ),
+    "submission": Group(
+        "Submissions, yours or those of your boards: list, show, code.",
+        {
+            "list": Command(
+                "host.submission:list_",
+                "List submissions, newest first: those of the boards that you may grade, and your own.",
+            ),
+            "show": Command("host.submission:show_", "Show a submission: its verdicts, and with --log its logs."),
+            "code": Command(
+                "host.submission:code", "Print the code of submissions, or write it into a folder as it was sent."
+            ),
+        },
+        otherwise="show",
     ),
     "submit": Command("competitor.submit:submit", "Submit a kernel."),
     "tick": Command(
@@ -259,7 +389,7 @@ COMMANDS: Mapping[str, Command | Group] = {
         "Show a month's GPU-seconds and cost by board, person, team, place or run; open runs count at their maximum.",
     ),
     "user": Group(
-        "People: add, list, role, team, link, token, ban, unban.",
+        "People: add, list, role, team, link, token, ban, unban, delete.",
         {
             "add": Command("host.user:add", "Add a person."),
             "list": Command("host.user:list_", "Everybody."),
@@ -271,6 +401,10 @@ COMMANDS: Mapping[str, Command | Group] = {
             "account": Command(
                 "host.user:account",
                 "Set the cluster account that pays for a person's jobs, where a cluster charges each person's own.",
+            ),
+            "delete": Command(
+                "host.user_delete:user_delete",
+                "Delete a person for good; what they did stays under a pseudonym.",
             ),
             "ban": Command("host.user:ban", "Ban a person: reject their submissions and hide them from the boards."),
             "unban": Command("host.user:unban", "Lift a person's ban."),
@@ -291,10 +425,26 @@ COMMANDS: Mapping[str, Command | Group] = {
             ),
         },
     ),
+    "warm": Group(
+        "Warm workers, which hold a GPU so that runs start at once: list, start, drain.",
+        {
+            "list": Command(
+                "host.warm:list_", "List the warm workers, and what the sites allow and what was made of it."
+            ),
+            "start": Command("host.warm:start", "Start warm workers, within what the site's file allows."),
+            "drain": Command(
+                "host.warm:drain", "Let warm workers go: each finishes its run, takes no other, and gives its GPU back."
+            ),
+        },
+    ),
     "watch": Command("competitor.watch:watch", "Follow a submission to its verdict; ^C stops only the watching."),
     "whoami": Command(
         "competitor.whoami:whoami",
         "Show who you are signed in as: at the service in use and its context, else in the database.",
     ),
     "why": Command("competitor.why:why", "Explain a run's state: what it is waiting for, or where it ran and why."),
+    "worklog": Command(
+        "host.worklog:worklog",
+        "Write what a person or team has submitted to a board: times, changed lines, verdicts, scores, profiles.",
+    ),
 }

@@ -36,6 +36,7 @@ class BoardInfo:
     gpus: tuple[str, ...] = field(metadata=named("gpu_types"))
     visibility: str
     is_open: bool
+    finalised_at: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +127,7 @@ class StandingInfo:
     high_s: float = field(metadata=named("interval", itemgetter(1)))
     at: datetime = field(metadata=named("submission_time"))
     ranks: tuple[int, int] = (0, 0)
+    team: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
@@ -10,6 +10,7 @@ from urllib.parse import quote
 import httpx
 
 from kbslurm.client.errors import ServerGone, is_ours, refusal, why_unreachable
+from kbslurm.client.trust import trusted
 from kbslurm.errors import Invalid
 
 TIMEOUT_S = 30.0
@@ -44,7 +45,12 @@ class Connection:
         if _roles:
             self._headers["X-Kbslurm-Discord-Roles"] = _roles
         self._admin, self._url, self._timeout_s = admin, url.rstrip("/"), timeout_s
-        self._http = _shared or httpx.Client(base_url=self._url, timeout=timeout_s, trust_env=trust_env)
+        self._http = _shared or httpx.Client(
+            base_url=self._url,
+            timeout=timeout_s,
+            trust_env=trust_env,
+            verify=trusted(self._url, trust_env=trust_env),
+        )
 
     @property
     def url(self) -> str:
@@ -69,9 +75,25 @@ class Connection:
         try:
             answer = self._http.request(method, path, headers=self._headers, **more)
         except httpx.HTTPError as error:
-            raise ServerGone(
-                self._url, why_unreachable(error), hint="Check that it is running, or try again soon."
-            ) from error
+            raise self._gone(error) from error
+        return self._accepted(answer)
+
+    def _lines(self, method: str, path: str, **more: Any) -> Iterator[str]:
+        """The lines of a long answer, as they come."""
+        try:
+            with self._http.stream(method, path, headers=self._headers, **more) as answer:
+                if not answer.is_success:
+                    answer.read()
+                self._accepted(answer)
+                yield from answer.iter_lines()
+        except httpx.HTTPError as error:
+            raise self._gone(error) from error
+
+    def _gone(self, error: httpx.HTTPError) -> ServerGone:
+        return ServerGone(self._url, why_unreachable(error), hint="Check that it is running, or try again soon.")
+
+    def _accepted(self, answer: httpx.Response) -> httpx.Response:
+        """The answer, unless it refuses or comes from something else."""
         if answer.is_redirect:
             where = answer.headers.get("Location", "elsewhere")
             raise ServerGone(self._url, f"it redirects to {where}", hint="Use that address, if you trust it.")

@@ -14,6 +14,7 @@ from kbslurm.client.answers import (
 from kbslurm.client.connection import FEED_SILENCE_S, Connection
 from kbslurm.client.errors import ServerGone, refusal, why_unreachable
 from kbslurm.client.parsing import parsed
+from kbslurm.client.trust import trusted
 
 
 class Feed(Connection):
@@ -45,7 +46,12 @@ class Feed(Connection):
         wanted: dict[str, Any] = {"stream": True, "since_token": since}
         try:
             async with (
-                httpx.AsyncClient(base_url=self._url, timeout=patience, trust_env=False) as http,
+                httpx.AsyncClient(
+                    base_url=self._url,
+                    timeout=patience,
+                    trust_env=False,
+                    verify=trusted(self._url, trust_env=False),
+                ) as http,
                 http.stream("GET", "/events", params=wanted, headers=self._headers) as answer,
             ):
                 if answer.status_code != 200:

@@ -12,6 +12,7 @@ from kbslurm.client.answers import (
 from kbslurm.client.connection import UPLOAD_TIMEOUT_S, part
 from kbslurm.client.host_problem_calls import HostProblemCalls, Sent
 from kbslurm.client.parsing import parsed
+from kbslurm.domain.access import NamesShown, StandingsShown
 
 
 class HostBoardCalls(HostProblemCalls):
@@ -69,10 +70,18 @@ class HostBoardCalls(HostProblemCalls):
         visibility: Literal["public", "closed"] = "public",
         min_isolation: int | None = None,
         confirm: bool = True,
+        course: str | None = None,
+        teams: bool = False,
+        teams_only: bool = False,
+        practice: bool = False,
+        names: NamesShown = "real",
+        standings: StandingsShown = "shown",
     ) -> Mapping[str, Any]:
         """Create a board on a problem that is sent along, or on the newest version of the one with that name."""
         wanted: dict[str, Any] = {"name": name, "zone": zone, "visibility": visibility, "confirm": confirm}
-        more = {"deadline": deadline, "description": description, "min_isolation": min_isolation}
+        wanted |= {"teams": teams, "teams_only": teams_only, "practice": practice}
+        wanted |= {"names": names, "standings": standings}
+        more = {"deadline": deadline, "description": description, "min_isolation": min_isolation, "course": course}
         wanted |= {key: value for key, value in more.items() if value is not None}
         found: Mapping[str, Any]
         if sent is None:
@@ -94,6 +103,13 @@ class HostBoardCalls(HostProblemCalls):
         visibility: Literal["public", "closed"] | None = None,
         min_isolation: int | None = None,
         version: int | None = None,
+        cold: bool | None = None,
+        course: str | None = None,
+        teams: bool | None = None,
+        teams_only: bool | None = None,
+        practice: bool | None = None,
+        names: NamesShown | None = None,
+        standings: StandingsShown | None = None,
         reopen: bool = False,
     ) -> Mapping[str, Any]:
         """Change what is given; a deadline may also be `never`. The answer names what changed."""
@@ -105,18 +121,26 @@ class HostBoardCalls(HostProblemCalls):
             "visibility": visibility,
             "min_isolation": min_isolation,
             "version": version,
+            "cold": cold,
+            "course": course,
+            "teams": teams,
+            "teams_only": teams_only,
+            "practice": practice,
+            "names": names,
+            "standings": standings,
             "reopen": reopen,
         }
         found: Mapping[str, Any] = self._told("PATCH", f"/admin/leaderboards/{part(board)}", json=wanted)
         return found
 
-    def places(self, board: str) -> list[Mapping[str, Any]]:
-        """A board's standings, with unrounded scores."""
-        return list(self._get(f"/admin/leaderboards/{part(board)}/export")["places"])
+    def places(self, board: str, *, live: bool = False) -> list[Mapping[str, Any]]:
+        """A board's standings, with unrounded scores; `live`: also what others can't see."""
+        more = {"live": True} if live else {}
+        return list(self._get(f"/admin/leaderboards/{part(board)}/export", **more)["places"])
 
-    def extend(self, board: str, whom: str, until: str | None) -> Mapping[str, Any]:
-        """Give one person a deadline extension; None removes it."""
-        return self._act(f"/admin/leaderboards/{part(board)}/extend", {"person": whom, "until": until})
+    def shown_names(self, board: str) -> list[Mapping[str, Any]]:
+        """As whom others see the people who have submitted to a board."""
+        return list(self._get(f"/admin/leaderboards/{part(board)}/names")["names"])
 
     def invite(self, boards: Sequence[str], count: int) -> list[str]:
         """Make invitations, each to all of these boards; their codes."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from kbslurm.client.answers import (
@@ -33,6 +34,23 @@ class HostCalls(Connection):
         """Anyone's submission with what only hosts see."""
         found: Mapping[str, Any] = self._get(f"/admin/submissions/{number}")["submission"]
         return found
+
+    def find_submissions(
+        self,
+        *,
+        board: str | None = None,
+        person: str | None = None,
+        verdict: str | None = None,
+        mode: str | None = None,
+        since: datetime | None = None,
+        limit: int = 50,
+        offset: int = 0,
+    ) -> Sequence[Mapping[str, Any]]:
+        """Submissions at the boards that one may grade, and one's own, newest first."""
+        wanted = {"leaderboard": board, "person": person, "verdict": verdict, "mode": mode}
+        wanted |= {"since": None if since is None else since.isoformat()}
+        told = {name: value for name, value in wanted.items() if value is not None}
+        return list(self._get("/admin/submissions", **told, limit=limit, offset=offset)["submissions"])
 
     def set_accepting(self, accepting: bool) -> bool:
         """Accept or pause submissions, even across restarts."""

@@ -17,6 +17,11 @@ class HostMeasuringCalls(Connection):
         found: Mapping[str, Any] = self._told("POST", path, json={"filter": list(chosen), "version": version})
         return found
 
+    def rejudge_estimate(self, board: str, chosen: Sequence[str] = (), version: int | None = None) -> Mapping[str, Any]:
+        """What a rejudge of these runs would cost and how long it would take. Orders nothing."""
+        wanted = {"filter": list(chosen), "version": version}
+        return self._act(f"/admin/leaderboards/{part(board)}/rejudge-estimate", wanted)
+
     def rejudge_apply(self, board: str) -> Mapping[str, Any]:
         """Make all new verdicts of the open rejudge count, and its version live."""
         return self._act(f"/admin/leaderboards/{part(board)}/rejudge-apply")
@@ -37,9 +42,10 @@ class HostMeasuringCalls(Connection):
         """Discard the final, killing its job if it is running."""
         return self._act(f"/admin/leaderboards/{part(board)}/final-forget", {"gpu": gpu})
 
-    def shadow(self, submission: int, place: str) -> Mapping[str, Any]:
-        """Measure a submission again at another place. It never ranks, and it may cost money."""
-        return self._act(f"/admin/submissions/{submission}/shadow", {"place": place})
+    def shadow(self, submission: int, place: str | None = None, *, cold: bool = False) -> Mapping[str, Any]:
+        """Measure a submission again at another place, or `cold`: at the same place by a job of its own instead of in a
+        warm worker. It never ranks, and it may cost money."""
+        return self._act(f"/admin/submissions/{submission}/shadow", {"place": place, "cold": cold})
 
     def shadows(self, board: str) -> Mapping[str, Any]:
         """The board's times at other places against those at home, from shadow runs."""

@@ -25,6 +25,25 @@ class HostUserCalls(Connection):
         """One person."""
         return self._of_user("GET", f"/{part(whom)}")
 
+    def delete_preview(self, whom: str) -> Mapping[str, Any]:
+        """What deleting a person would erase, and what would stay."""
+        return self._of_user("GET", f"/{part(whom)}/deletion")
+
+    def delete_user(self, whom: str) -> Mapping[str, Any]:
+        """Delete a person for good: what they did stays under a pseudonym."""
+        found: Mapping[str, Any] = self._told("DELETE", f"/admin/users/{part(whom)}")
+        return found
+
+    def deletions_due(self) -> Mapping[str, Any]:
+        """Participants whose retention period is over."""
+        found: Mapping[str, Any] = self._get("/admin/deletions")
+        return found
+
+    def delete_due(self) -> Mapping[str, Any]:
+        """Delete them all."""
+        found: Mapping[str, Any] = self._told("POST", "/admin/deletions")
+        return found
+
     def set_role(self, whom: str, role: Role) -> Mapping[str, Any]:
         """Change a person's role."""
         return self._of_user("PUT", f"/{part(whom)}/role", {"role": role})

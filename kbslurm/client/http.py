@@ -8,15 +8,38 @@ from __future__ import annotations
 
 from kbslurm.client.bot_calls import BotCalls
 from kbslurm.client.feed import Feed
+from kbslurm.client.host_archive_calls import HostArchiveCalls
 from kbslurm.client.host_board_calls import HostBoardCalls
 from kbslurm.client.host_calls import HostCalls
+from kbslurm.client.host_comparing_calls import HostComparingCalls
+from kbslurm.client.host_course_calls import HostCourseCalls
+from kbslurm.client.host_grade_calls import HostGradeCalls
 from kbslurm.client.host_measuring_calls import HostMeasuringCalls
+from kbslurm.client.host_question_calls import HostQuestionCalls
+from kbslurm.client.host_time_calls import HostTimeCalls
 from kbslurm.client.host_user_calls import HostUserCalls
+from kbslurm.client.host_warm_calls import HostWarmCalls
 from kbslurm.client.person_calls import PersonCalls
 from kbslurm.client.public_calls import PublicCalls
 
 
-class Client(PublicCalls, PersonCalls, BotCalls, HostCalls, HostBoardCalls, HostMeasuringCalls, HostUserCalls, Feed):
+class Client(
+    PublicCalls,
+    PersonCalls,
+    BotCalls,
+    HostCalls,
+    HostArchiveCalls,
+    HostBoardCalls,
+    HostComparingCalls,
+    HostCourseCalls,
+    HostGradeCalls,
+    HostMeasuringCalls,
+    HostQuestionCalls,
+    HostTimeCalls,
+    HostUserCalls,
+    HostWarmCalls,
+    Feed,
+):
     """One method per call; JSON becomes values. Connections are kept open until `close`."""
 
     def acting_for(self, whom: str, *, roles: str | None = None) -> Client:

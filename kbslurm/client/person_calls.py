@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal
 
 from kbslurm.client.answers import (
@@ -65,18 +66,55 @@ class PersonCalls(Connection):
         found: Mapping[str, Any] = self._get(f"/user/submissions/{number}/whole")
         return found
 
-    def submission_rows(self, board: str | None = None, *, limit: int = 50, offset: int = 0) -> list[Mapping[str, Any]]:
+    def submission_rows(
+        self,
+        board: str | None = None,
+        *,
+        verdict: str | None = None,
+        mode: str | None = None,
+        since: datetime | None = None,
+        limit: int = 50,
+        offset: int = 0,
+    ) -> list[Mapping[str, Any]]:
         """One's own submissions, newest first, as the server sends them."""
         wanted: dict[str, Any] = {"limit": limit, "offset": offset, **({"leaderboard": board} if board else {})}
+        more = {"verdict": verdict, "mode": mode, "since": since and since.isoformat()}
+        wanted |= {name: value for name, value in more.items() if value is not None}
         return list(self._get("/user/submissions", **wanted))
+
+    def ask(
+        self, text: str, *, board: str | None = None, submission: int | None = None, appeal: bool = False
+    ) -> Mapping[str, Any]:
+        """Ask the hosts something, at a board or at a submission of one's own; or appeal against its verdict."""
+        wanted = {"text": text, "leaderboard": board, "submission": submission, "appeal": appeal}
+        found: Mapping[str, Any] = self._told("POST", "/user/questions", json=wanted)
+        return found
+
+    def own_questions(self, *, limit: int = 50, offset: int = 0) -> list[Mapping[str, Any]]:
+        """One's own questions with their answers, newest first."""
+        return list(self._get("/user/questions", limit=limit, offset=offset)["questions"])
 
     def pending(self, provider: Literal["discord", "github"] = "discord") -> str:
         """A new pending token, to be linked to a person."""
         return str(self._get("/auth/init", provider=provider)["state"])
 
+    def take_invitation(self, code: str, *, device: str = "") -> str:
+        """A token of one's own for an invitation of a roster, which that uses up."""
+        return str(self._told("POST", "/user/invitation", json={"code": code, "device": device})["token"])
+
     def logout(self) -> None:
         """Revoke the token that this client uses."""
         self._told("POST", "/user/logout")
+
+    def standing(self, board: str) -> list[Mapping[str, Any]]:
+        """One's own place on a board for each GPU type, and as whom others see one there."""
+        return list(self._get(f"/user/standing/{part(board)}")["places"])
+
+    def set_nickname(self, board: str, name: str | None) -> str | None:
+        """Choose as whom others see one on a board; None: no nickname."""
+        told = self._told("PUT", f"/user/nickname/{part(board)}", json={"nickname": name})
+        found: str | None = told["nickname"]
+        return found
 
     def submission(self, number: int) -> SubmissionInfo:
         """The state of one's own submission."""
@@ -92,6 +130,11 @@ class PersonCalls(Connection):
         if of_submission:
             return list(self._get(f"/user/submissions/{number}/why")["runs"])
         return [self._get(f"/user/runs/{number}/why")]
+
+    def own_submission(self, number: int) -> Mapping[str, Any]:
+        """One's own submission, as the server sends it."""
+        found: Mapping[str, Any] = self._get(f"/user/submissions/{number}")
+        return found
 
     def artifacts(self, number: int) -> list[ArtifactInfo]:
         """The files of one's own submission's profiles that are still stored."""
@@ -113,3 +156,18 @@ class PersonCalls(Connection):
     def join(self, code: str) -> list[str]:
         """Claim an invitation; returns the boards that are now open."""
         return list(self._told("POST", "/user/join", json={"code": code})["leaderboards"])
+
+    def published_code(self, board: str, gpu: str) -> Mapping[str, Any]:
+        """When a board's code is published, and whose is."""
+        found: Mapping[str, Any] = self._get(f"/code/{part(board)}/{part(gpu)}")
+        return found
+
+    def code_of(self, board: str, gpu: str, number: int) -> Mapping[str, Any]:
+        """The code of a published submission."""
+        found: Mapping[str, Any] = self._get(f"/code/{part(board)}/{part(gpu)}/{number}")
+        return found
+
+    def consent(self, board: str, *, consents: bool) -> Mapping[str, Any]:
+        """Agree that one's code on this board is published, or take that back."""
+        found: Mapping[str, Any] = self._told("PUT", f"/user/consent/{part(board)}", json={"consents": consents})
+        return found

@@ -32,10 +32,17 @@ class PublicCalls(Connection):
                 return board
         raise NotFound("board", name, known=[board.name for board in found])
 
-    def ranking(self, board: str, gpu: str, *, limit: int = 100, offset: int = 0) -> list[StandingInfo]:
-        """Each person's best, best first."""
+    def gpu_types(self, board: str) -> list[str]:
+        """The GPU types of a board."""
+        return [str(one) for one in self._get(f"/gpus/{part(board)}")]
+
+    def ranking(
+        self, board: str, gpu: str, *, limit: int = 100, offset: int = 0, practice: bool = False
+    ) -> list[StandingInfo]:
+        """Each person's best, best first; `practice`: of what was submitted after the end."""
+        more = {"practice": True} if practice else {}
         path = f"/submissions/{part(board)}/{part(gpu)}"
-        return [parsed(StandingInfo, row) for row in self._get(path, limit=limit, offset=offset)]
+        return [parsed(StandingInfo, row) for row in self._get(path, limit=limit, offset=offset, **more)]
 
     def queue(self, gpu: str) -> Queue:
         """The state of a GPU type's queue."""
@@ -44,6 +51,11 @@ class PublicCalls(Connection):
     def board_rows(self) -> list[Mapping[str, Any]]:
         """The boards that the caller may see, as the server sends them."""
         return list(self._get("/leaderboards"))
+
+    def announcements(self, board: str) -> Mapping[str, Any]:
+        """What hosts told everyone on a board, newest first: `leaderboard`, `announcements`."""
+        found: Mapping[str, Any] = self._get(f"/announcements/{part(board)}")
+        return found
 
     def check(self) -> None:
         """ServerGone unless kbslurm answers there."""

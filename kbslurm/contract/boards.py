@@ -7,10 +7,17 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from kbslurm.contract.base import WITHOUT_NUL, Id, Shape, Wanted
+from kbslurm.domain.access import NamesShown, StandingsShown
 
 
 class Leaderboard(Shape):
     """A board as anyone may see it. `task` is the problem: no secret seed, no hidden case.
+
+    `late_until`: late submissions are accepted until then; `late` says what they cost. `frozen_at`: standings show what
+    was submitted until then (it may lie ahead); `finalised_at`: when they were fixed. `teams_only`: whoever is in no
+    team can't submit. `practice`: after the end it goes on taking submissions, which count nowhere. `names`: whether
+    people are shown by their own names, by nicknames if they chose one, or by pseudonyms; `standings`: whether others
+    see any, or people only their own place (`own`), or nobody anything. `remarks` say all this in sentences.
 
     `paired`: scores are in units of a baseline's times, with the state in `calibration` by GPU type; else they are raw
     times. `notes` are remarks on the scores, by GPU type; usually empty.
@@ -29,6 +36,15 @@ class Leaderboard(Shape):
                 "visibility": "public",
                 "zone": "UTC",
                 "is_open": True,
+                "late_until": None,
+                "late": "no late submissions",
+                "frozen_at": None,
+                "finalised_at": None,
+                "teams_only": False,
+                "practice": False,
+                "names": "real",
+                "standings": "shown",
+                "remarks": [],
                 "paired": True,
                 "calibration": {"H100": "calibrated"},
                 "notes": {"H100": ""},
@@ -44,6 +60,15 @@ class Leaderboard(Shape):
     visibility: Literal["public", "closed"]
     zone: str
     is_open: bool
+    late_until: str | None
+    late: str
+    frozen_at: str | None
+    finalised_at: str | None
+    teams_only: bool
+    practice: bool
+    names: NamesShown
+    standings: StandingsShown
+    remarks: list[str]
     paired: bool
     calibration: dict[str, Literal["calibrated", "calibrating", "failed"]]
     notes: dict[str, str]
@@ -89,7 +114,7 @@ class VisibilityTold(BoardNamed):
 
 class BoardEdit(Wanted):
     """What is left out or null stays. `deadline`: as for an extension, or `never`; `version`: of the problem, to rank
-    by."""
+    by; `course` empty: of none."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"description": "Faster.", "deadline": "2026-12-24 18:00"}})
     description: Annotated[str, Field(max_length=4000)] | None = None
@@ -99,6 +124,13 @@ class BoardEdit(Wanted):
     visibility: Literal["public", "closed"] | None = None
     min_isolation: Annotated[int, Field(ge=0, le=3)] | None = None
     version: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
+    cold: bool | None = None
+    course: Annotated[str, Field(max_length=64)] | None = None
+    teams: bool | None = None
+    teams_only: bool | None = None
+    practice: bool | None = None
+    names: NamesShown | None = None
+    standings: StandingsShown | None = None
     reopen: bool | None = None
 
 
@@ -126,10 +158,16 @@ class BoardOfProblem(Wanted):
     visibility: Literal["public", "closed"] | None = None
     min_isolation: Annotated[int, Field(ge=0, le=3)] | None = None
     confirm: bool | None = None
+    course: Annotated[str, Field(max_length=64)] | None = None
+    teams: bool | None = None
+    teams_only: bool | None = None
+    practice: bool | None = None
+    names: NamesShown | None = None
+    standings: StandingsShown | None = None
 
 
 class Extended(BoardNamed):
-    """`until` is null if it was removed; `zone` is the board's."""
+    """Either `person` or `section` is null; `until` is null if it was removed; `zone` is the board's."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -138,18 +176,21 @@ class Extended(BoardNamed):
                 "status": "ok",
                 "leaderboard": "transpose",
                 "person": "ada",
+                "section": None,
                 "until": "2026-12-24T18:00:00+00:00",
                 "zone": "UTC",
             }
         },
     )
-    person: str
+    person: str | None
+    section: str | None
     until: str | None
     zone: str
 
 
 class Extension(Wanted):
-    """Until when a person may submit: `2026-12-24`, `2026-12-24 18:00`, or with a UTC offset; null removes it."""
+    """Until when a person, or with `section:NAME` a section, may submit: `2026-12-24`, `2026-12-24 18:00`, or with a
+    UTC offset; null removes it."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"person": "person:7", "until": "2026-12-24 18:00"}})
     person: Annotated[str, Field(min_length=3, max_length=100)]
@@ -168,8 +209,19 @@ class BoardTold(Shape):
     zone: str
     visibility: Literal["public", "closed"]
     closed_at: str | None
+    late_until: str | None = None
+    late: str = ""
+    frozen_at: str | None = None
+    finalised_at: str | None = None
     submissions: int | None
     confirm: bool
+    cold: bool = False
+    course: str | None = None
+    teams: bool = False
+    teams_only: bool = False
+    practice: bool = False
+    names: NamesShown = "real"
+    standings: StandingsShown = "shown"
     modes: list[str]
 
 
@@ -194,8 +246,19 @@ class BoardMade(BoardNamed):
                     "zone": "UTC",
                     "visibility": "public",
                     "closed_at": None,
+                    "late_until": None,
+                    "late": "no late submissions",
+                    "frozen_at": None,
+                    "finalised_at": None,
                     "submissions": 0,
                     "confirm": True,
+                    "cold": False,
+                    "course": None,
+                    "teams": False,
+                    "teams_only": False,
+                    "practice": False,
+                    "names": "real",
+                    "standings": "shown",
                     "modes": ["test", "benchmark", "profile", "leaderboard"],
                 },
             }

@@ -113,5 +113,6 @@ class ServiceStatus(Shape):
     places: list[dict[str, Any]]
     overflow: dict[str, Any]
     fleet: list[dict[str, Any]]
+    warm: dict[str, Any] = Field(default_factory=dict)
     troubles: list[str]
     next: list[str]

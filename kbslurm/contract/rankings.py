@@ -62,7 +62,10 @@ class FinalTold(Shape):
 class Standing(Shape):
     """One line of a leaderboard; `interval` is the measurement's, `tied_with` the ranks that it is tied with within
     measurement error (the nearest fifty), `best_rank` and `worst_rank` the range that these ties allow. `ranks` is the
-    first and last rank that it can have with 95 % confidence for all rows at once."""
+    first and last rank that it can have with 95 % confidence for all rows at once. Where teams count together, `team`
+    is the row's, `user_name` what it is called, and `user_id` whoever submitted it. Of whoever is shown under a
+    nickname or a pseudonym, the numbers are made up for this board, the time is only the day, and
+    there is no file's name."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -76,6 +79,7 @@ class Standing(Shape):
                 "leaderboard_name": "transpose",
                 "user_id": "7",
                 "user_name": "ada",
+                "team": None,
                 "gpu_type": "H100",
                 "interval": [0.0000417, 0.000042],
                 "tied_with": [2],
@@ -93,6 +97,7 @@ class Standing(Shape):
     leaderboard_name: str
     user_id: str
     user_name: str
+    team: str | None
     gpu_type: str
     interval: list[float]
     tied_with: list[int]
@@ -109,6 +114,7 @@ class PlaceRow(Shape):
     worst_rank: int
     person: str
     person_id: Id
+    team: str | None
     submission: Id
     run: Id
     score_s: float
@@ -124,3 +130,68 @@ class Places(Shape):
 
     leaderboard: str
     places: list[PlaceRow]
+
+
+class NameRow(Shape):
+    """Somebody who has submitted to a board. Where teams count together `team` is whom it counted for."""
+
+    shown_as: str
+    person: str
+    person_id: Id
+    team: str | None
+
+
+class NamesTold(Shape):
+    """What `kbslurm board names` writes, by what people are shown as."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "leaderboard": "transpose",
+                "names": [{"shown_as": "Heron k7m2q9t", "person": "ada", "person_id": 7, "team": None}],
+            }
+        },
+    )
+    leaderboard: str
+    names: list[NameRow]
+
+
+class OwnPlace(Shape):
+    """One's own place among the `of` that rank on a GPU type; `shown_as`: what others see there."""
+
+    gpu_type: str
+    rank: int
+    of: int
+    best_rank: int
+    worst_rank: int
+    score: float
+    interval: list[float]
+    shown_as: str
+
+
+class OwnPlaces(Shape):
+    """Empty where nobody sees standings, and for whoever hasn't ranked."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "leaderboard": "transpose",
+                "places": [
+                    {
+                        "gpu_type": "H100",
+                        "rank": 3,
+                        "of": 57,
+                        "best_rank": 3,
+                        "worst_rank": 4,
+                        "score": 0.000041836,
+                        "interval": [0.0000417, 0.000042],
+                        "shown_as": "Heron k7m2q9t",
+                    }
+                ],
+            }
+        },
+    )
+    leaderboard: str
+    places: list[OwnPlace]

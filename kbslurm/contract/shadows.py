@@ -10,16 +10,21 @@ from kbslurm.contract.base import Id, Shape, Wanted
 
 
 class ShadowWanted(Wanted):
+    """Another `place`, or `cold`: the same one, but a job of its own instead of a warm worker."""
+
     model_config = ConfigDict(json_schema_extra={"example": {"place": "modal"}})
-    place: Annotated[str, Field(max_length=64)]
+    place: Annotated[str, Field(max_length=64)] | None = None
+    cold: bool = False
 
 
 class ShadowOrdered(Shape):
     model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"example": {"submission": 412, "place": "modal", "runs": [691]}}
+        extra="forbid",
+        json_schema_extra={"example": {"submission": 412, "place": "modal", "cold": False, "runs": [691]}},
     )
     submission: Id
     place: str
+    cold: bool = False
     runs: list[Id]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from kbslurm.contract.base import Shape
 
@@ -22,8 +22,21 @@ class UsageRow(Shape):
     budget: float | None
 
 
+class WarmUsage(Shape):
+    """What warm workers held in GPU-seconds, what runs used of it, and what was left."""
+
+    place: str
+    gpu: str
+    workers: int
+    runs: int
+    held_s: float
+    used_s: float
+    idle_s: float
+
+
 class UsageTold(Shape):
-    """A month's usage (UTC), most expensive first; open runs count at their maximum."""
+    """A month's usage (UTC), most expensive first; open runs count at their maximum. `warm`: what warm workers held
+    beside that, of all boards."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -36,6 +49,17 @@ class UsageTold(Shape):
                 "budget": 200.0,
                 "gpu_s": 5400.0,
                 "money": 1.97,
+                "warm": [
+                    {
+                        "place": "dgx",
+                        "gpu": "H100",
+                        "workers": 3,
+                        "runs": 310,
+                        "held_s": 9200.0,
+                        "used_s": 8300.0,
+                        "idle_s": 900.0,
+                    }
+                ],
                 "rows": [
                     {
                         "name": "blue",
@@ -58,4 +82,5 @@ class UsageTold(Shape):
     budget: float | None
     gpu_s: float
     money: float
+    warm: list[WarmUsage] = Field(default_factory=list)
     rows: list[UsageRow]

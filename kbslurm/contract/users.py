@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -41,6 +41,82 @@ class UserTold(Shape):
 
 class Users(Shape):
     users: list[UserTold]
+
+
+_DELETED: dict[str, Any] = {
+    "person_id": 7,
+    "name": "ada",
+    "pseudonym": "deleted-1f0c9a3e",
+    "erased": {"personal_data": 1, "accounts": 1, "tokens": 2, "courses": 1, "roles": 0, "questions": 0},
+    "courses": ["gpu-2026"],
+    "open_runs": 0,
+    "submissions": 12,
+    "audit_lines": 3,
+    "archives": [
+        {
+            "id": 2,
+            "leaderboard": "transpose",
+            "private": True,
+            "place": "login1:/home/hana/transpose-2026",
+            "written_by": "hana",
+            "at": "2026-12-24T09:00:00+00:00",
+        }
+    ],
+}
+
+
+class ArchiveWritten(Shape):
+    """An archive that was written before, with everything if it is `private`: a host has to write it again."""
+
+    id: Id
+    leaderboard: str
+    private: bool
+    place: str
+    written_by: str
+    at: str
+
+
+class UserDeleted(Shape):
+    """What deleting a person erases, and how many of their submissions and lines of the audit log stay under the
+    pseudonym, which is null in a preview."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": _DELETED})
+    person_id: Id
+    name: str
+    pseudonym: str | None
+    erased: dict[str, int]
+    courses: list[str]
+    open_runs: int
+    submissions: int
+    audit_lines: int
+    archives: list[ArchiveWritten]
+
+
+class DeletionDue(Shape):
+    person_id: Id
+    name: str
+    last_at: str
+
+
+class DeletionsDue(Shape):
+    """Participants of whom nothing was heard for longer than `[policy] keep_people_days`."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "keep_people_days": 730,
+                "due": [{"person_id": 7, "name": "ada", "last_at": "2024-02-01T08:00:00+00:00"}],
+            }
+        },
+    )
+    keep_people_days: int | None
+    due: list[DeletionDue]
+
+
+class DeletedDue(Shape):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"deleted": [_DELETED]}})
+    deleted: list[UserDeleted]
 
 
 class NewUser(Wanted):
@@ -93,7 +169,7 @@ class TokenTold(Shape):
     id: Id
     person_id: Id | None
     device: str
-    kind: Literal["cli", "web", "api", "pending"]
+    kind: Literal["cli", "web", "api", "pending", "invite"]
     created_at: str
     expires_at: str | None
     revoked_at: str | None

@@ -10,7 +10,8 @@ from kbslurm.contract.base import Id, Shape
 
 
 class WhyAttempt(Shape):
-    """One attempt and why it went there. Open ones count at their maximum cost; null unless the caller is staff."""
+    """One attempt and why it went there; `warm`: into a job that held a GPU already. Open ones count at their maximum
+    cost; null unless the caller is staff."""
 
     number: int
     backend: str
@@ -19,6 +20,7 @@ class WhyAttempt(Shape):
     why: str
     gpu_class: str
     ranks: bool
+    warm: bool = False
     gpu_s: float
     cost: float | None
 

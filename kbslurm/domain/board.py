@@ -54,7 +54,8 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """A run that ranks: seconds, lower is better, with the 95 % interval of the measurement."""
+    """A run that ranks: seconds, lower is better, with the 95 % interval of the measurement. On a board on which teams
+    count together, `team` is the one that it was submitted for, and `person` is what that is called."""
 
     person_id: int
     person: str
@@ -65,6 +66,12 @@ class Entry:
     high_s: float
     at: datetime
     file_name: str
+    team: str | None = None
+
+    @property
+    def side(self) -> int | str:
+        """For whom it counts: the team, or the person."""
+        return self.person_id if self.team is None else self.team
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +89,7 @@ class Standing:
 
 
 def ranked(entries: Iterable[Entry]) -> list[Standing]:
-    """Each person's best entry, in order. With equal scores, the earlier submission is ahead."""
+    """The best entry of each person, or team, in order. With equal scores, the earlier submission is ahead."""
     return list(Ranking(entries))
 
 
@@ -90,11 +97,11 @@ class Ranking(Sequence[Standing]):
     """The same, but computing a row's ties only when it is read: boards have thousands of rows, pages a few."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
-        best: dict[int, Entry] = {}
+        best: dict[int | str, Entry] = {}
         for entry in entries:
-            held = best.get(entry.person_id)
+            held = best.get(entry.side)
             if held is None or _order(entry) < _order(held):
-                best[entry.person_id] = entry
+                best[entry.side] = entry
         self.entries = sorted(best.values(), key=_order)
         self._logs = [math.log(row.score_s) for row in self.entries]
         self._doubts = [_half_width(row) for row in self.entries]

@@ -17,7 +17,8 @@ def in_words(detail: Mapping[str, Any] | None) -> list[str]:
         return []
     device = _table(host.get("device"))
     found = [_caches(_table(host.get("caches"))) if device else "", _clocks(_table(device.get("clocks")))]
-    return [line for line in (*found, _precision(_table(host.get("precision")))) if line]
+    found += [_precision(_table(host.get("precision"))), _fewer(_table(host.get("fewer_launches")))]
+    return [line for line in found if line]
 
 
 def _table(found: Any) -> Mapping[str, Any]:
@@ -47,6 +48,14 @@ def _clocks(told: Mapping[str, Any]) -> str:
     if isinstance(kept, int) and kept > 0:
         said += "; some of what counts was timed while it changed or was throttled"
     return said
+
+
+def _fewer(told: Mapping[str, Any]) -> str:
+    declared, launches = told.get("declared"), told.get("launches")
+    if not isinstance(declared, int) or not isinstance(launches, int):
+        return ""
+    many = f"{launches} launches" if launches > 1 else "one launch"
+    return f"{many} instead of {declared}: the problem's inputs and checks leave no time for more"
 
 
 def _precision(told: Mapping[str, Any]) -> str:

@@ -14,7 +14,8 @@ SHADOW = "shadow"  # `submission.via` of the shadow run; it never ranks
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """A run that ranked recently and has no shadow, where it ran, and the maximum GPU time of a shadow."""
+    """A run that ranked recently and has no shadow, where it ran (`warm`: in a warm worker), and a shadow's maximum GPU
+    time."""
 
     run: int
     submission: int
@@ -22,6 +23,7 @@ class Ranked:
     gpu: str
     backend: str
     gpu_s: float
+    warm: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

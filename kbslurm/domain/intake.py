@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from kbslurm.domain import contest
+from kbslurm.domain import contest, lateness
 from kbslurm.domain.placement import PlaceRole
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import PersonId
@@ -30,7 +30,8 @@ class Basis:
 @dataclass(frozen=True, kw_only=True)
 class Admission:
     """What `accept` must know about a person, a board and the service. `gpus` are the board's; `closed`: closed by a
-    host.
+    host; `teamless`: only teams may, and the person is in none;
+    `practice`: it goes on after the end.
 
     There is no `basis` if something has to be counted, which must be decided inside the transaction.
     """
@@ -47,7 +48,10 @@ class Admission:
     accepting: bool = True
     closed: bool = False
     private: bool = False
+    teamless: bool = False
+    practice: bool = False
     deadline_at: datetime | None = None
+    late_until: datetime | None = None
     zone: str = "UTC"
     basis: Basis | None = None
 
@@ -81,11 +85,22 @@ def check_may_submit(admission: Admission, now: datetime) -> None:
             f"board {admission.board} is private, and you weren't invited",
             hint="Ask a host for a code, then: popcorn join CODE",
         )
+    if admission.teamless:
+        raise Refused(
+            f"board {admission.board} is for teams, and you are in none", hint="Ask a host to put you into a team."
+        )
     if admission.closed:
         raise Refused(f"board {admission.board} is closed", hint="Pick another board.")
-    if admission.deadline_at is not None and contest.closed(admission.deadline_at, now):
-        local = admission.deadline_at.astimezone(contest.zone(admission.zone))
+    last_at = lateness.accepted_until(admission.deadline_at, admission.late_until)
+    if last_at is not None and contest.closed(last_at, now) and not admission.practice:
+        local = last_at.astimezone(contest.zone(admission.zone))
         raise DeadlinePassed(admission.board, closed_at=local, zone=admission.zone)
+
+
+def is_practice(admission: Admission, now: datetime) -> bool:
+    """Whether what this person submits now comes after the end, and counts nowhere."""
+    last_at = lateness.accepted_until(admission.deadline_at, admission.late_until)
+    return admission.practice and contest.closed(last_at, now)
 
 
 def check_mode(admission: Admission, mode: Mode, source: Source) -> None:
@@ -100,7 +115,8 @@ def check_mode(admission: Admission, mode: Mode, source: Source) -> None:
 def chosen_benchmark(problem: Problem, mode: Mode, asked: int) -> int:
     """The only benchmark to profile, if the problem has it. They count from 0, as in the names of a profile's files."""
     if mode != "profile":
-        raise Invalid(f"a {mode} runs every benchmark", hint="Choose one benchmark with mode profile only.")
+        what = f"mode {mode} can't be limited to one benchmark"
+        raise Invalid(what, hint="Choose one benchmark with mode profile only.")
     count = len(problem.benchmarks)
     if not 0 <= asked < count:
         which = "only benchmark 0" if count == 1 else f"benchmarks 0 to {count - 1}"

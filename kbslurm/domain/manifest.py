@@ -6,11 +6,9 @@ from dataclasses import replace
 
 from kbslurm.domain.problem import Problem
 from kbslurm.errors import Invalid
-from kbslurm_eval.shared.wire import MANIFEST_CAP, PHASES, WIRE_VERSION, Limits, Manifest, Mode, dumps
+from kbslurm_eval.shared import time_limits
+from kbslurm_eval.shared.wire import MANIFEST_CAP, WIRE_VERSION, Build, Manifest, Mode, dumps
 
-# Phase limits cover the submission's time; inputs, answers and checks are the judge's work and take as long again.
-JUDGES_SHARE = 1.5
-STARTING_S = 60.0
 ENDING_S = 30.0
 
 
@@ -37,7 +35,7 @@ def manifest_for(
         raise Invalid(f"problem {problem.name} has no {mode} mode", hint=f"It has: {', '.join(problem.modes)}.")
     limits = replace(
         problem.limits,
-        total_s=job_s(problem.limits, mode),
+        total_s=job_s(problem, mode),
         log_bytes=problem.limits.log_bytes if log_bytes is None else log_bytes,
     )
     return Manifest(
@@ -65,7 +63,7 @@ def manifest_for(
         ranking_by=problem.ranking_by,
         limits=limits,
         budget=problem.budget,
-        build=replace(problem.build, limit_s=max(problem.build.limit_s, limits.test_s)),
+        build=_build(problem),
         config={**problem.config, **({"cold": True} if problem.is_cold else {})},
     )
 
@@ -80,14 +78,18 @@ def manifest_text(manifest: Manifest) -> str:
     return text
 
 
-def job_s(limits: Limits, mode: Mode) -> float:
-    """How long the harness may take in total for this mode: the problem's `total_s`, or the sum of its phases."""
-    test_s, benchmark_s, ranked_s = limits.test_s, limits.benchmark_s, limits.ranked_s
-    each = {"test": test_s, "benchmark": benchmark_s, "ranked": ranked_s, "hidden": ranked_s}
-    more_s = benchmark_s if mode == "profile" else 0.0  # a few more calls, under a profiler
-    return min(limits.total_s, JUDGES_SHARE * sum(each[phase] for phase in PHASES[mode]) + more_s + STARTING_S)
+def _build(problem: Problem) -> Build:
+    """Whoever may take so long for the tests may take as long for building."""
+    return replace(problem.build, limit_s=max(problem.build.limit_s, problem.limits.test_s))
 
 
-def time_limit_s(limits: Limits, mode: Mode) -> float:
+def job_s(problem: Problem, mode: Mode) -> float:
+    """How long the harness may take in total for this mode: the sum of its phases, at most the problem's `total_s`, and
+    what building and starting may take beside them."""
+    phases_s = min(problem.limits.total_s, time_limits.phases_s(problem.limits, mode))
+    return phases_s + time_limits.starting_s(mode, problem.lang, _build(problem), problem.config)
+
+
+def time_limit_s(problem: Problem, mode: Mode) -> float:
     """How long a whole job of this mode may take; a backend enforces this from outside if the harness doesn't end."""
-    return job_s(limits, mode) + ENDING_S
+    return job_s(problem, mode) + ENDING_S

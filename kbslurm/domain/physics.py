@@ -16,7 +16,7 @@ from typing import Any
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.verdict import Verdict
 from kbslurm.errors import Invalid
-from kbslurm_eval.shared.wire import Params, Report
+from kbslurm_eval.shared.wire import Params, Report, counted_operation
 
 FORMULA_CAP = 500
 DEPTH_CAP = 40
@@ -28,6 +28,7 @@ FORMULAS = ("flops", "bytes")
 SPEED_OF_LIGHT = "speed_of_light"
 SHAPES = "shapes"  # instead of a formula for bytes: each array of a case's input is read once, its output written once
 MOVED_BYTES = "moved_bytes"  # what that comes to, as the judge has counted it: by phase and case
+COUNTED_FLOPS = "counted_flops"  # the same for `flops: shapes(OPERATION)`
 TIMED = {"leaderboard": "ranked", "benchmark": "benchmark"}  # the phase whose times count, by mode
 _TOKEN = re.compile(r"\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?)|([A-Za-z_][A-Za-z0-9_]*)|(\*\*|[-+*/(),]))")
 _FUNCTIONS: dict[str, tuple[int, Callable[..., float]]] = {
@@ -174,16 +175,31 @@ def amount(formula: str, params: Params) -> float:
         raise Invalid(f"the formula {formula[:80]!r} can't be used: its result is too large") from None
 
 
-def least_s(problem: Problem, params: Params, peak: Peak, moved_bytes: float | None = None) -> float | None:
-    """The shortest possible time for this case there; None if nothing is declared or known. `moved_bytes`: those of
-    its arrays, for a problem whose bytes are counted by its shapes."""
+def is_counted(formula: object) -> bool:
+    """Whether the judge counts it from the shapes of a case's arrays."""
+    return isinstance(formula, str) and (formula == SHAPES or counted_operation(formula) is not None)
+
+
+def least_s(
+    problem: Problem,
+    params: Params,
+    peak: Peak,
+    moved_bytes: float | None = None,
+    counted_flops: float | None = None,
+) -> float | None:
+    """The shortest possible time for this case there; None if nothing is declared or known. `moved_bytes` and
+    `counted_flops`: those of its arrays, for a problem whose work is counted by its shapes."""
     found = []
-    for name, rate in (("flops", peak.flops_per_s), ("bytes", peak.bytes_per_s)):
+    for name, rate, counted in (
+        ("flops", peak.flops_per_s, counted_flops),
+        ("bytes", peak.bytes_per_s, moved_bytes),
+    ):
         formula = problem.config.get(name)
-        if formula == SHAPES and rate and moved_bytes is not None:
-            found.append(moved_bytes / (rate * problem.world_size))
-        elif isinstance(formula, str) and formula != SHAPES and rate:
-            found.append(amount(formula, params) / (rate * problem.world_size))
+        if not isinstance(formula, str) or not rate:
+            continue
+        work = counted if is_counted(formula) else amount(formula, params)
+        if work is not None:
+            found.append(work / (rate * problem.world_size))
     return max(found) if found else None
 
 
@@ -213,8 +229,8 @@ def _held(report: Report, problem: Problem, peak: Peak) -> list[dict[str, Any]]:
     for result in report.benchmarks:
         if result.median_ns is None:
             continue
-        counted = _moved(report, result.phase, result.index)
-        least = least_s(problem, problem.benchmarks[result.index], peak, counted)
+        moved, flops = (_counted(report, which, result.phase, result.index) for which in (MOVED_BYTES, COUNTED_FLOPS))
+        least = least_s(problem, problem.benchmarks[result.index], peak, moved, flops)
         if not least:
             continue
         share = least / (result.median_ns / 1e9)  # 1: as fast as the hardware allows
@@ -222,8 +238,8 @@ def _held(report: Report, problem: Problem, peak: Peak) -> list[dict[str, Any]]:
     return told
 
 
-def _moved(report: Report, phase: str, index: int) -> float | None:
-    by_case = (report.host.get(MOVED_BYTES) or {}).get(phase) or {}
+def _counted(report: Report, which: str, phase: str, index: int) -> float | None:
+    by_case = (report.host.get(which) or {}).get(phase) or {}
     found = by_case.get(str(index)) if isinstance(by_case, Mapping) else None
     return float(found) if isinstance(found, int | float) and not isinstance(found, bool) and found > 0 else None
 

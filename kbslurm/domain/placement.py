@@ -239,6 +239,7 @@ def planned(
         gpu: _gate(gpu, places, rules, backlog.demand.get(gpu, Demand()), tried, now, said)
         for gpu in {gpu for place in places for gpu in place.slots}
     }
+    warm: list[Slot] = []
     home: list[Slot] = []
     overflow: list[Slot] = []
     first: list[Slot] = []
@@ -255,11 +256,15 @@ def planned(
         let_in = _let_in(known, place, places, rules, tried)
         if let_in is None:
             continue
+        if slot.keeper is not None:
+            warm.append(let_in)
+            continue
         if place.role == "home":
             trial = ", to test whether it works again" if place.breaker.state is State.HALF_OPEN else ""
             start = said.get((slot.backend, slot.gpu))
             soon = "" if start is None else f", and would start it {start.told(now)}"
-            home.append(replace(let_in, why=f"{place.name} {HAD_ROOM}{trial}{soon}"))
+            alone = slot.why.removeprefix(f"{place.name} {HAD_ROOM}")
+            home.append(replace(let_in, why=f"{place.name} {HAD_ROOM}{trial}{soon}{alone}"))
             continue
         gate = gates[slot.gpu]
         least = backlog.demand.get(slot.gpu, Demand()).least_gpu_s
@@ -267,7 +272,7 @@ def planned(
         offered = _through(let_in, gate, backlog) if not spent else None
         if offered is not None:
             (first if gate.before_home else overflow).append(offered)
-    return replace(held, slots=(*first, *home, *overflow))
+    return replace(held, slots=(*warm, *first, *home, *overflow))
 
 
 def went(backend: str, why: str) -> str:

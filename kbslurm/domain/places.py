@@ -2,42 +2,52 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kbslurm.domain import spreadsheet
 from kbslurm.domain.board import Standing
 
 COLUMNS = (
-    "board", "gpu", "rank", "best_rank", "worst_rank", "person", "person_id", "submission", "run", "score_s", "low_s",
-    "high_s", "paired", "submitted_at", "file_name",
+    "board", "gpu", "rank", "best_rank", "worst_rank", "person", "person_id", "team", "submission", "run", "score_s",
+    "low_s", "high_s", "paired", "submitted_at", "file_name",
 )  # fmt: skip
+
+
+NAMES = ("shown_as", "person", "person_id", "team")
 
 
 def row(board: str, gpu: str, one: Standing, *, paired: bool) -> dict[str, Any]:
     """One line. `paired`: scores are in units of a baseline's times."""
     entry = one.entry
     values = (
-        board, gpu, one.rank, one.best_rank, one.worst_rank, entry.person, entry.person_id,
+        board, gpu, one.rank, one.best_rank, one.worst_rank, entry.person, entry.person_id, entry.team,
         entry.submission_id, entry.run_id, entry.score_s, entry.low_s, entry.high_s, paired, entry.at.isoformat(),
         entry.file_name,
     )  # fmt: skip
     return dict(zip(COLUMNS, values, strict=True))
 
 
+def own_row(gpu: str, one: Standing, of: int) -> dict[str, Any]:
+    """Somebody's own place among so many, as they are told it."""
+    entry = one.entry
+    return {
+        "gpu_type": gpu,
+        "rank": one.rank,
+        "of": of,
+        "best_rank": one.best_rank,
+        "worst_rank": one.worst_rank,
+        "score": entry.score_s,
+        "interval": [entry.low_s, entry.high_s],
+        "shown_as": entry.person,
+    }
+
+
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """The table as CSV, with a header."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for one in rows:
-        writer.writerow({name: _inert(value) for name, value in one.items()})
-    return text.getvalue()
+    return spreadsheet.as_csv(COLUMNS, rows)
 
 
-def _inert(value: Any) -> Any:
-    """People choose their own names and file names: a spreadsheet must not treat one as a formula."""
-    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return f"'{value}"
-    return value
+def names_as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Who is who on a board, as CSV."""
+    return spreadsheet.as_csv(NAMES, rows)

@@ -27,7 +27,7 @@ class LimitsAndUse:
 
     `recent_at` are the times of the person's submissions of this category to this board in the last hour, `used_gpu_s`
     the GPU-seconds that the person's runs on this board used in the last day, and `oldest_use_at` when the first of
-    those ended.
+    those ended. Where teams count together, all of these are the team's.
     """
 
     invited: bool = False

@@ -24,6 +24,8 @@ PersonId = NewType("PersonId", int)
 EventId = NewType("EventId", int)
 JobName = NewType("JobName", str)
 Handle = NewType("Handle", str)
+KeeperId = NewType("KeeperId", int)
+KeeperName = NewType("KeeperName", str)
 
 Leaderboard = Literal["yes", "unranked", "no"]
 
@@ -96,6 +98,7 @@ class Ending(StrEnum):
     UNSTEADY = "unsteady"  # the trusted baseline was abnormal on that node
     WITHDRAWN = "withdrawn"  # it hadn't started, and its run goes elsewhere
     MISCONFIGURED = "misconfigured"  # the place gave it less than its problem needs
+    KEEPER_LEFT = "keeper_left"  # the keeper that it ran in went
 
 
 OWN_FAULT: dict[Ending, VerdictName] = {Ending.TIMEOUT: "timeout", Ending.MEMORY: "memory"}
@@ -120,6 +123,12 @@ def new_job_name() -> JobName:
     """A unique job name: the only key that both squeue and sacct always show."""
     token = base64.b32encode(secrets.token_bytes(16)).decode().rstrip("=").lower()
     return JobName(JOB_PREFIX + token)
+
+
+def is_step(handle: str | None) -> bool:
+    """Whether this is a step of a keeper's, `JOB.STEP`, and not a job of its own."""
+    job, point, step = (handle or "").partition(".")
+    return bool(point) and job.isdigit() and step.isdigit()
 
 
 class Seen(StrEnum):
@@ -150,6 +159,19 @@ class Sighting:
 
 
 @dataclass(frozen=True, kw_only=True)
+class InKeeper:
+    """The keeper that a warm attempt runs in, and the job that the keeper is, once that is known."""
+
+    id: KeeperId
+    name: KeeperName
+    job: Handle | None
+
+
+# A slot's way: any run, only runs that may run in a keeper, or only those that may not.
+Way = Literal["any", "warm", "cold"]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Slot:
     """Capacity for `free` more open attempts at a backend for a GPU type. Earlier slots are preferred.
 
@@ -160,6 +182,9 @@ class Slot:
     place. `queued_before`: only runs that have waited since before then. `pinned_only`: only runs pinned there.
     `leaderboard`: whether leaderboard runs rank there, run unranked, or don't go there. `price`: cost per GPU and
     second. `alone`: only one attempt is offered. `why`: the recorded reason for the choice.
+
+    `way`: whether it is for runs that may go into a keeper. `keeper`: the slot is that keeper, which takes runs of at
+    most `fits_s`. `skip`: so many of the first runs in the queue are left for keepers.
     """
 
     backend: str
@@ -175,6 +200,10 @@ class Slot:
     gpu_class: str = ""
     alone: bool = False
     why: str = ""
+    way: Way = "any"
+    keeper: KeeperId | None = None
+    fits_s: float = 0.0
+    skip: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +211,8 @@ class OpenAttempt:
     """An attempt that may still produce a result. `number` is the fence for every later write.
 
     `ranks`: false if its GPU isn't of its board's class. `withdraw_at`: since when it is being withdrawn. `over_at`:
-    when it was first seen ended; its report may only be late.
+    when it was first seen ended; its report may only be late. `keeper`: what a warm attempt runs in; None: it is a job
+    of its own.
     """
 
     id: AttemptId
@@ -205,6 +235,7 @@ class OpenAttempt:
     ranks: bool = True
     withdraw_at: datetime | None = None
     over_at: datetime | None = None
+    keeper: InKeeper | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

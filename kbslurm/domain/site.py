@@ -12,6 +12,8 @@ from pathlib import PurePosixPath
 from typing import Literal
 from urllib.parse import urlsplit
 
+from kbslurm.domain.keepers import Warm
+
 Runtime = Literal["apptainer", "singularity", "none"]
 Vendor = Literal["nvidia", "amd", "none"]
 Network = Literal["none", "shared"]
@@ -68,6 +70,7 @@ class GpuType:
     options: tuple[str, ...] = ()
     peak_tflops: float | None = None
     peak_tbytes: float | None = None
+    warm: Warm | None = None
 
     @property
     def charges_people(self) -> bool:

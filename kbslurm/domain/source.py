@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import assert_never
 
-from kbslurm.domain import zipped
+from kbslurm.domain import solution_json, zipped
 from kbslurm.domain.problem import Lang
 from kbslurm.errors import Invalid, TooLarge
 from kbslurm_eval.shared import bundle
@@ -59,9 +59,9 @@ def files_of(file_name: str, text: str) -> dict[str, str]:
 
 
 def bundled(files: Mapping[str, bytes], entry: str | None = None) -> Source:
-    """Several files as a source, or Invalid. `entry` is the one that is called; otherwise it is the only one, or the
-    only one at the top that is called `submission`, `main`, `kernel` or `solution`."""
-    kept = _own_files(files)
+    """Several files as a source, or Invalid. `entry` is the one that is called, also in a folder; otherwise it is the
+    only one, or the only one at the top that is called `submission`, `main`, `kernel` or `solution`."""
+    kept, folder = _own_files(files, entry)
     if not kept:
         raise Invalid("there is no file in it", hint="Submit source files.")
     if len(kept) > FILES_CAP:
@@ -70,7 +70,7 @@ def bundled(files: Mapping[str, bytes], entry: str | None = None) -> Source:
         raise TooLarge(f"the files have {size:,} bytes, over the limit of {SOURCE_CAP:,}", hint=ONLY_TEXT)
     for path in kept:
         _check_path(path)
-    first = _entry(list(kept), entry)
+    first = _entry(list(kept), entry, folder)
     if len(kept) == 1:
         return checked_source(first, kept[first])
     texts = {path: checked_text(path, kept[path], may_be_empty=path != first) for path in (first, *kept)}
@@ -84,16 +84,21 @@ def bundled_zip(data: bytes, entry: str | None = None) -> Source:
     return bundled(found, entry)
 
 
-def _own_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Without what tools leave behind, and without a folder that all are in."""
+def _own_files(files: Mapping[str, bytes], entry: str | None) -> tuple[dict[str, bytes], str]:
+    """Without what tools leave behind, and without a folder that all are in; and which folder that was. A folder that
+    `entry` names stays: it may be the package that the files import each other from."""
     kept = {
         path: data
         for path, data in sorted(files.items())
         if not any(part.startswith(".") or part in ("__pycache__", "__MACOSX") for part in PurePosixPath(path).parts)
     }
-    while kept and len({path.partition("/")[0] for path in kept}) == 1 and all("/" in path for path in kept):
+    folder = ""
+    while kept and entry not in kept and all("/" in path for path in kept):
+        if len({path.partition("/")[0] for path in kept}) > 1:
+            break
+        folder += next(iter(kept)).partition("/")[0] + "/"
         kept = {path.partition("/")[2]: data for path, data in kept.items()}
-    return kept
+    return kept, folder
 
 
 def _check_path(path: str) -> None:
@@ -106,13 +111,13 @@ def _check_path(path: str) -> None:
         raise Invalid(f"{path} must end in one of {', '.join(BESIDE)}", hint=ONLY_TEXT)
 
 
-def _entry(paths: Sequence[str], wanted: str | None) -> str:
+def _entry(paths: Sequence[str], wanted: str | None, folder: str) -> str:
     if wanted is not None:
-        if wanted not in paths:
-            raise Invalid(f"there is no file {wanted[:80]!r} in it", hint=f"Choose one of: {', '.join(paths[:10])}.")
-        if "/" in wanted:
-            raise Invalid(f"{wanted} is in a folder", hint="The file that is called must be at the top.")
-        return wanted
+        for path in (wanted, wanted.removeprefix(folder)):
+            if path in paths:
+                return path
+        known = ", ".join(folder + path for path in paths[:10])
+        raise Invalid(f"there is no file {wanted[:80]!r} in it", hint=f"Choose one of: {known}.")
     top = [path for path in paths if "/" not in path and PurePosixPath(path).suffix.lower() in SUFFIXES]
     if len(top) == 1:
         return top[0]
@@ -126,14 +131,24 @@ def _entry(paths: Sequence[str], wanted: str | None) -> str:
 
 
 def checked_source(file_name: str, data: bytes) -> Source:
-    """The file as a source, or Invalid (TooLarge) saying what is wrong with it. A zip becomes a source of its files."""
+    """The file as a source, or Invalid (TooLarge) saying what is wrong with it. A zip, or a solution of
+    flashinfer-bench, becomes a source of its files."""
     if file_name.lower().endswith(ZIP):
         return bundled_zip(data)
+    if file_name.lower().endswith(solution_json.SUFFIX):
+        return _solution(file_name, data)
     name = checked_file_name(file_name)
     text = checked_text(name, data)
     if bundle.is_bundle(text):
         _check_bundle(name, text)
     return Source(file_name=name, text=text, sha256=hashlib.sha256(data).hexdigest())
+
+
+def _solution(file_name: str, data: bytes) -> Source:
+    name = PurePosixPath(file_name.replace("\\", "/")).name
+    shown = name[:80] if name.isprintable() else "the file"
+    found = solution_json.files_of(checked_text(shown, data), shown)
+    return bundled({path: text.encode() for path, text in found.items()}, solution_json.ENTRY)
 
 
 def _check_bundle(name: str, text: str) -> None:
@@ -145,7 +160,7 @@ def _check_bundle(name: str, text: str) -> None:
         raise TooLarge(f"a submission has at most {FILES_CAP} files, not {len(found)}", hint=ONLY_TEXT)
     for path in found:
         _check_path(path)
-    if next(iter(found)) != name:
+    if PurePosixPath(next(iter(found))).name != name:
         raise Invalid(f"{name} lists {next(iter(found))} as the file that is called")
     clash = [path for path in found if any(other.startswith(f"{path}/") for other in found)]
     if clash:
@@ -185,7 +200,8 @@ def checked_file_name(file_name: str) -> str:
         raise Invalid(f"{file_name[:80]!r} isn't a valid file name")
     if PurePosixPath(name).suffix.lower() not in SUFFIXES:
         raise Invalid(
-            f"{name} must end in one of {', '.join(SUFFIXES)}", hint="Submit a source file, or a zip of several."
+            f"{name} must end in one of {', '.join(SUFFIXES)}",
+            hint="Submit a source file, a zip of several, or a solution of flashinfer-bench as .json.",
         )
     return name
 

@@ -25,8 +25,34 @@ class Usage:
     paid_gpu_s: float
 
 
-def told(rows: Sequence[Usage], *, begins: datetime, by: By, board: str | None, budget: Budget) -> Mapping[str, Any]:
-    """As JSON: the sums, and each row with its monthly budget, if there is one."""
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """What keepers of a GPU type held at a place, and how much of it runs used, in GPU-seconds."""
+
+    backend: str
+    gpu: str
+    keepers: int
+    open: int
+    runs: int
+    held_s: float
+    used_s: float
+
+    @property
+    def idle_s(self) -> float:
+        """What was held and not used."""
+        return max(0.0, self.held_s - self.used_s)
+
+
+def told(
+    rows: Sequence[Usage],
+    *,
+    begins: datetime,
+    by: By,
+    board: str | None,
+    budget: Budget,
+    held: Sequence[Held] = (),
+) -> Mapping[str, Any]:
+    """As JSON: the sums, and each row with its monthly budget, if there is one; and what warm workers held."""
     return {
         "month": f"{begins:%Y-%m}",
         "by": by,
@@ -35,6 +61,18 @@ def told(rows: Sequence[Usage], *, begins: datetime, by: By, board: str | None, 
         "budget": budget.month if board is None else budget.boards.get(board),
         "gpu_s": sum(row.gpu_s for row in rows),
         "money": sum(row.money for row in rows),
+        "warm": [
+            {
+                "place": one.backend,
+                "gpu": one.gpu,
+                "workers": one.keepers,
+                "runs": one.runs,
+                "held_s": one.held_s,
+                "used_s": one.used_s,
+                "idle_s": one.idle_s,
+            }
+            for one in held
+        ],
         "rows": [{**asdict(row), "budget": _bound(row.name, by, board, budget)} for row in rows],
     }
 

@@ -30,6 +30,7 @@ class Tried:
     wanted_back: bool
     gpu_s: float
     money: float
+    warm: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +60,7 @@ class Told:
     tries: Sequence[Tried]
     open_at: Mapping[str, int]
     leader: Mapping[str, Any] | None
+    cold: bool = False
     spent: float = 0.0
     spent_of_board: float = 0.0
     spent_of_team: float = 0.0
@@ -92,12 +94,33 @@ def _waits(told: Told, money: bool) -> list[str]:
     refused = {one.backend: one.reason for one in told.tries if one.ending == "refused"}
     for name, place in having.items():
         found.append(f"{name}: {refused_by(name, place, told, refused, money=money)}")
+        found += [f"{name}: {said}" for said in warm_workers(name, told)]
     overflow = told.leader.get("overflow", {})
     if any(place.get("role") == "overflow" for place in having.values()):
         found.append(
             f"overflow ({overflow.get('rule', 'never')}): {overflow.get('gpus', {}).get(told.gpu, 'no information')}"
         )
     return found
+
+
+def warm_workers(name: str, told: Told) -> list[str]:
+    """What this place's warm workers mean for a waiting run, if it may have any."""
+    for row in (told.leader or {}).get("warm", ()):
+        if (row["backend"], row["gpu"]) != (name, told.gpu) or not row.get("most"):
+            continue
+        if told.cold or any(one.warm for one in told.tries) or told.gpus > 1:
+            lost = "its last attempt was in one" if any(one.warm for one in told.tries) else ""
+            wide = "it needs several GPUs" if told.gpus > 1 else ""
+            own = "a job of its own is wanted for it"
+            return [f"it doesn't go into a warm worker: {wide or lost or own}"]
+        if not row["open"]:
+            return [f"no warm worker: {row['why']}"] if row.get("why") else []
+        many = counted(row["open"], "warm worker")
+        by_itself = f"; a job of its own starts in about {span(row['cold_s'])}" if row.get("cold_s") else ""
+        if told.ahead < row.get("kept", 0):
+            return [f"{many}, and it is expected to start sooner in one than by itself{by_itself}"]
+        return [f"{many}, and it isn't expected to start sooner in one{by_itself}"]
+    return []
 
 
 def refused_by(
@@ -208,6 +231,7 @@ def as_told(told: Told, *, money: bool = True) -> dict[str, Any]:
                 "why": one.why_here,
                 "gpu_class": one.gpu_class,
                 "ranks": one.ranks,
+                "warm": one.warm,
                 "gpu_s": round(one.gpu_s, 3),
                 "cost": round(one.money, 6) if money else None,
             }

@@ -35,14 +35,15 @@ def as_json(event: Event) -> dict[str, Any]:
     }
 
 
-def place_of(store: Events, token: str | None) -> EventId:
-    """Where a reader with this token continues: at the beginning without one, at new events with `now`."""
-    if token is None or token == f"{MARK}0":
+def place_of(store: Events, token: str | None, mark: str = MARK) -> EventId:
+    """Where a reader with this token continues: at the beginning without one, at new events with `now`. Tokens of each
+    feed have a mark of their own."""
+    if token is None or token == f"{mark}0":
         return EventId(0)
     last = store.last()
     if token == NEWEST:
         return last
-    number = token.removeprefix(MARK)
-    if not token.startswith(MARK) or not (number.isascii() and number.isdecimal()) or int(number) > last:
+    number = token.removeprefix(mark)
+    if not token.startswith(mark) or not (number.isascii() and number.isdecimal()) or int(number) > last:
         raise Invalid(f"{token!r} isn't a token of this feed", hint="Start again without since_token.")
     return EventId(int(number))

@@ -204,6 +204,8 @@ def _ended(
     store: Results, place: Place, attempt: OpenAttempt, sighting: Sighting, notes: AttemptNotes, now: datetime
 ) -> bool:
     """It ended without a report, which may only be late. After the grace period, the kind of ending decides."""
+    if sighting.ending is Ending.WITHDRAWN and attempt.keeper is not None:
+        return _end(store, place, attempt, sighting, Ending.WITHDRAWN, now)  # its keeper never began: no report comes
     first = min(notes.ended.setdefault(attempt.id, now), attempt.over_at or now)
     if attempt.cancel_at is None and now - first < timedelta(seconds=place.grace_s):
         if attempt.over_at is None:  # the next process goes on from here
@@ -227,7 +229,7 @@ def _end(store: Results, place: Place, attempt: OpenAttempt, sighting: Sighting,
     elif ending in OWN_FAULT:
         score.score_own_fault(store, attempt, sighting, ending, now)
     else:
-        is_usual = ending is Ending.WITHDRAWN or not sighting.reason
+        is_usual = (ending is Ending.WITHDRAWN and attempt.keeper is None) or not sighting.reason
         why = _usual_reason(ending, sighting) if is_usual else sighting.reason
         score.give_up(store.attempts, attempt, ending, why, now)
     return True
@@ -326,6 +328,8 @@ def _usual_reason(ending: Ending, sighting: Sighting) -> str:
             return "every source was asked twice and none knows the job"
         case Ending.MISCONFIGURED:
             return f"the job was given less than its problem needs{node}"
+        case Ending.KEEPER_LEFT:
+            return f"the warm worker that it ran in went{node}"
         case Ending.TIMEOUT | Ending.MEMORY:
             return f"the job was killed at its limit{node}"
         case _:

@@ -6,6 +6,7 @@ Possible outcomes, and what is stored:
   refused for now        → why; the attempt stays INTENT and is sent again later
   every run is refused   → the same, and the others wait with it
   the place is down      → the same, and the run may be given to another place
+  not into its keeper    → the run is queued again, and becomes a job of its own
   anything else          → AMBIGUOUS: perhaps started; `sweep` checks before it is sent again
 """
 
@@ -28,6 +29,8 @@ from kbslurm.ports import Attempts, Foresees, Queue
 
 tell = teller("launch")
 
+WARM_PATIENCE_S = 120.0  # a keeper is free when it gets a run, so it starts at once or not at all
+
 
 class Launched(StrEnum):
     """The outcome of a launch."""
@@ -38,6 +41,7 @@ class Launched(StrEnum):
     AWAY = "away"
     AMBIGUOUS = "ambiguous"
     REFUSED = "refused"
+    NOT_WARM = "not_warm"
 
 
 def launch(
@@ -73,6 +77,8 @@ def launch(
     try:
         handle = place.backend.submit(job)
     except BackendRefused as error:
+        if attempt.keeper is not None:
+            return _not_warm(store, attempt, error.message, now)
         if error.permanent:
             return _refused(store, attempt, error.message, now, elsewhere)
         fix = {"fix": error.hint} if error.hint else {}
@@ -116,7 +122,7 @@ def foresee(store: Queue, place: Place, gpu: str, now: datetime) -> datetime | N
     if work is None or not place.fits(work):
         return None
     try:
-        script = place.script(work, place.root / work.attempt.name, time_limit_s(work.problem.limits, work.mode))
+        script = place.script(work, place.root / work.attempt.name, time_limit_s(work.problem, work.mode))
     except (Misconfigured, Invalid) as error:
         tell("no foresight", run=work.attempt.run_id, backend=place.name, why=error.message)
         return None
@@ -125,8 +131,9 @@ def foresee(store: Queue, place: Place, gpu: str, now: datetime) -> datetime | N
 
 def deadline_at(work: Work, place: Place, now: datetime) -> datetime:
     """When this attempt has used up its waiting time and its run time. The backend's own limit comes long before."""
-    limit_s = time_limit_s(work.problem.limits, work.mode)
-    return now + timedelta(seconds=place.patience_s + limit_s + place.grace_s)
+    limit_s = time_limit_s(work.problem, work.mode)
+    patience_s = place.patience_s if work.attempt.keeper is None else min(WARM_PATIENCE_S, place.patience_s)
+    return now + timedelta(seconds=patience_s + limit_s + place.grace_s)
 
 
 def _refused(store: Attempts, attempt: OpenAttempt, why: str, now: datetime, elsewhere: Sequence[str] = ()) -> Launched:
@@ -135,6 +142,15 @@ def _refused(store: Attempts, attempt: OpenAttempt, why: str, now: datetime, els
     crash_point("give_up.after_commit")
     tell("refused", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend, why=why, run_state=state)
     return Launched.REFUSED
+
+
+def _not_warm(store: Attempts, attempt: OpenAttempt, why: str, now: datetime) -> Launched:
+    """It certainly wasn't started in its keeper. It isn't held against the run, which goes another way now."""
+    crash_point("give_up.before_commit")
+    state = store.give_up(attempt, Ending.WITHDRAWN, f"its warm worker didn't take it: {why}", now)
+    crash_point("give_up.after_commit")
+    tell("not warm", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend, why=why, run_state=state)
+    return Launched.NOT_WARM
 
 
 def _unclear(
@@ -154,7 +170,7 @@ def _unclear(
 def is_settled(outcome: Launched) -> bool:
     """Whether this process is done with the launch: the database says what comes next."""
     match outcome:
-        case Launched.SUBMITTED | Launched.AMBIGUOUS | Launched.REFUSED:
+        case Launched.SUBMITTED | Launched.AMBIGUOUS | Launched.REFUSED | Launched.NOT_WARM:
             return True
         case Launched.LATER | Launched.AWAY | Launched.SHUT:
             return False

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kbslurm.domain.breaker import CLOSED, Breaker
+from kbslurm.domain.keepers import STARTS_WITHIN_S, Keeper, Warm
 from kbslurm.domain.physics import Peak
 from kbslurm.domain.placement import PlaceRole, PlaceView
 from kbslurm.domain.run import Work
@@ -14,6 +15,9 @@ from kbslurm.ports import Backend
 
 ScriptWriter = Callable[[Work, Path, float], str]
 """The job script of (work, attempt directory, time limit in seconds), if the backend needs one."""
+
+KeeperWriter = Callable[[Keeper, Path], str]
+"""The job script of (keeper, its directory)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +32,8 @@ class Place:
     more. `peaks`: what one of its GPUs can do, by type. `widest`: how many GPUs one run may have, by type, if limited.
     `needs_mb`: the memory that a job of this work needs there, if its scheduler can kill it for using more.
     `role`, `classes` and `prices` (cost per GPU and second, by type) are for the placement policy.
+    `warm`: by GPU type, how the place may hold GPUs for a while, which takes `keepers_root` and `keeper_script`.
+    `start_s`: what a run may take to start in such a one, beyond its own limit.
     """
 
     backend: Backend
@@ -47,6 +53,10 @@ class Place:
     role: PlaceRole = "home"
     classes: Mapping[str, str] = field(default_factory=dict)
     prices: Mapping[str, float] = field(default_factory=dict)
+    warm: Mapping[str, Warm] = field(default_factory=dict)
+    keepers_root: Path | None = None
+    keeper_script: KeeperWriter | None = None
+    start_s: float = STARTS_WITHIN_S
 
     @property
     def name(self) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from kbslurm.domain.keepers import Keeper
 from kbslurm.domain.placement import Rules
 from kbslurm.domain.run import OpenAttempt, Slot
 from kbslurm.observe.crash_points import crash_point
@@ -36,16 +37,21 @@ def free_slots(
     *,
     staff_only: Iterable[str] = (),
     widest: Mapping[str, Mapping[str, int]] | None = None,
+    keepers: Iterable[Keeper] = (),
 ) -> list[Slot]:
     """The remaining capacity by backend and GPU type, in the order of `capacity`: earlier backends are preferred.
 
     An attempt on several GPUs takes as many slots, but it may start with a single free one: waiting until enough are
     free would starve it behind small runs, and a slot isn't a GPU. `widest` says, by backend and GPU type, how many
-    GPUs one run may have at all.
+    GPUs one run may have at all. Each of the open `keepers` takes a slot, whether a run is in it or not.
     """
     used: Counter[tuple[str, str]] = Counter()
+    held = {one.id: one for one in keepers}
     for attempt in open_attempts:
-        used[attempt.backend, attempt.gpu] += attempt.gpus
+        if attempt.keeper is None or attempt.keeper.id not in held:
+            used[attempt.backend, attempt.gpu] += attempt.gpus
+    for one in held.values():
+        used[one.backend, one.gpu] += 1
     closed, bounds = frozenset(staff_only), widest or {}
     return [
         Slot(
@@ -66,6 +72,14 @@ def taken(slots: Sequence[Slot], attempt: OpenAttempt) -> list[Slot]:
     left = []
     for slot in slots:
         if slot.alone and slot.backend == attempt.backend:
+            continue
+        if attempt.keeper is not None:
+            if slot.keeper != attempt.keeper.id:
+                here = (slot.backend, slot.gpu) == (attempt.backend, attempt.gpu)
+                left.append(replace(slot, skip=max(0, slot.skip - 1)) if here else slot)
+            continue
+        if slot.keeper is not None:
+            left.append(slot)
             continue
         mine = slot.backend == attempt.backend and slot.gpu == attempt.gpu
         free = slot.free - attempt.gpus if mine else slot.free

@@ -15,8 +15,8 @@ from kbslurm.domain.problem import Problem
 from kbslurm_eval.shared import timing
 from kbslurm_eval.shared.wire import PHASES, CallTimes, LaunchSamples, PhaseName, Report, WireError, commitment
 
-FEWEST_CALLS = 5  # a slow reference never cuts the budget below this; a problem may declare less itself
-FEWEST_LAUNCHES = 2
+FEWEST_CALLS = timing.LEAST_CALLS  # a slow reference never cuts the budget below this; a problem may declare less
+FEWEST_LAUNCHES = 2  # nor below this, except where no score comes of it
 TIMED: tuple[PhaseName, ...] = ("benchmark", "ranked")
 
 
@@ -26,6 +26,11 @@ def check(report: Report, problem: Problem, *, source: str, secret_seed: str) ->
         raise WireError("it is about another submission")
     if report.seed_commitment != commitment(secret_seed):
         raise WireError("it is about another secret seed")
+    check_figures(report, problem)
+
+
+def check_figures(report: Report, problem: Problem) -> None:
+    """WireError if the report doesn't match its samples, or these the problem's budget."""
     _check_shape(report.samples)
     for result in report.benchmarks:
         if result.status == "pass" and result.phase in TIMED:
@@ -68,7 +73,8 @@ def _check_shape(found: list[LaunchSamples]) -> None:
 def _check_budget(report: Report, problem: Problem, phase: PhaseName) -> None:
     """As many launches as declared, all with the same number of calls, each with the baseline or none with it."""
     budget, wanted = problem.budget, launches(problem, report.mode, phase)
-    if phase == "ranked" and budget.precision > 0:
+    wanted = _with_time_for(report, phase, wanted)
+    if phase == "ranked" and budget.precision > 0 and wanted == budget.launches:
         wanted = _extended(report, problem)
     timed = timing.measured_cases(len(problem.benchmarks), phase, problem.ranking_by)
     if sorted(b.index for b in report.benchmarks if b.phase == phase) != list(timed):
@@ -84,6 +90,17 @@ def _check_budget(report: Report, problem: Problem, phase: PhaseName) -> None:
         paired = [s.baseline is not None for s in mine]
         if any(paired) != all(paired) or any(paired) != (problem.baseline is not None) or any(paired) != report.paired:
             raise WireError(f"{phase} {index} disagrees with the problem on whether there is a baseline")
+
+
+def _with_time_for(report: Report, phase: PhaseName, declared: int) -> int:
+    """How many launches there were, where the judge says that its own code is too slow for more; otherwise as many as
+    declared."""
+    told = report.budget.get(phase)
+    if not isinstance(told, dict) or told.get("declared") != declared:
+        return declared
+    least = 1 if phase == "benchmark" and report.mode == "leaderboard" else min(FEWEST_LAUNCHES, declared)
+    had = told.get("launches")
+    return had if isinstance(had, int) and least <= had < declared else declared
 
 
 def _extended(report: Report, problem: Problem) -> int:

@@ -5,10 +5,12 @@ The new runs go through the same eight steps as all others; they queue behind ev
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
+from kbslurm.domain.keepers import STARTS_WARM_S
 from kbslurm.errors import Invalid
 from kbslurm_eval.shared.wire import Mode, VerdictName
 
@@ -41,6 +43,15 @@ def parsed(words: Sequence[str]) -> Filter:
     if number is not None and not (number.isascii() and number.isdecimal() and len(number) <= MOST_DIGITS):
         raise Invalid(f"{number!r} isn't a submission number")
     return Filter(submission=None if number is None else int(number), **found)
+
+
+def durations(runs: int, run_s: float, slots: int, cold_s: float | None, workers: int) -> dict[str, float | int | None]:
+    """How long so many runs take, which together take `run_s`: by jobs of their own, of which `slots` are open at a
+    time and wait `cold_s` each, and with so many warm workers. Other runs in the queue go before them."""
+    each_s = run_s / runs if runs else 0.0
+    by_jobs = None if cold_s is None or slots < 1 else math.ceil(runs / slots) * (each_s + cold_s)
+    in_workers = None if workers < 1 else (run_s + runs * STARTS_WARM_S) / workers
+    return {"cold_s": by_jobs, "warm_workers": workers, "warm_s": in_workers}
 
 
 def _check(found: Mapping[str, str], key: str, known: Sequence[str]) -> None:

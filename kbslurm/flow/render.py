@@ -17,7 +17,7 @@ def job(work: Work, place: Place) -> JobSpec:
     """
     attempt, limits = work.attempt, work.problem.limits
     directory = place.root / attempt.name if place.root is not None else None
-    limit_s = time_limit_s(limits, work.mode)
+    limit_s = time_limit_s(work.problem, work.mode)
     ranks = work.problem.world_size
     memory_bytes = limits.memory_bytes if ranks == 1 else ranks * (limits.memory_bytes + REFERENCE_BYTES)
     return JobSpec(
@@ -42,4 +42,5 @@ def job(work: Work, place: Place) -> JobSpec:
         memory_bytes=memory_bytes,
         directory=directory,
         script=place.script(work, directory, limit_s) if place.script and directory else None,
+        keeper=attempt.keeper,
     )

@@ -163,7 +163,7 @@ def own_fault_reason(work: Work, ending: Ending) -> str:
     if ending is Ending.MEMORY:
         mib = work.problem.limits.memory_bytes / (1 << 20)
         return f"its job was killed for exceeding its memory limit; a submission may use {mib:g} MiB"
-    return f"it hit the job's time limit of {time_limit_s(work.problem.limits, work.mode):g} s"
+    return f"it hit the job's time limit of {time_limit_s(work.problem, work.mode):g} s"
 
 
 def give_up(store: Attempts, attempt: OpenAttempt, ending: Ending, why: str, now: datetime) -> Scored:

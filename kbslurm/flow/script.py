@@ -19,14 +19,17 @@ from typing import Any
 import jinja2
 
 from kbslurm.domain.apptainer import VENDOR_OPTIONS, hardened, quoted
+from kbslurm.domain.keepers import END_S, Keeper, beyond_s
 from kbslurm.domain.profiler import around
-from kbslurm.domain.run import JobName, Work
+from kbslurm.domain.run import JobName, KeeperName, Work
 from kbslurm.domain.site import PERSON_ACCOUNT, GpuType, Site
 from kbslurm.errors import Misconfigured
 from kbslurm_eval.shared.wire import Mode
 
 LINK = "/link"
 SUPERVISOR = "supervise.sh"
+KEEPER = "keep.sh"
+KEEPER_MB = 256  # a keeper's own script, beside the memory of the step in it
 MARGIN_S = 60.0
 JUDGE_MEMORY_BYTES = 1 << 30
 MIB = 1 << 20
@@ -49,8 +52,9 @@ class Charged:
 
 
 def harness_files(eval_dir: Path) -> list[Path]:
-    """What a harness is made of, sorted: its sources and the supervisor of its jobs."""
-    return sorted(path for path in (*eval_dir.rglob("*.py"), eval_dir / SUPERVISOR) if path.is_file())
+    """What a harness is made of, sorted: its sources, the supervisor of its jobs, and what a keeper does."""
+    shell = (eval_dir / SUPERVISOR, eval_dir / KEEPER)
+    return sorted(path for path in (*eval_dir.rglob("*.py"), *shell) if path.is_file())
 
 
 def harness_digest(eval_dir: Path) -> str:
@@ -66,14 +70,19 @@ def harness_folder(site: Site, eval_dir: Path) -> PurePath:
     return site.paths.shared_root / f"eval-{harness_digest(eval_dir)[:16]}"
 
 
-def supervisor_digest(eval_dir: Path) -> str:
+def supervisor_digest(eval_dir: Path, program: str = SUPERVISOR) -> str:
     """What a job holds the supervisor's bytes to before it runs them: their sha256."""
-    return hashlib.sha256((eval_dir / SUPERVISOR).read_bytes()).hexdigest()
+    return hashlib.sha256((eval_dir / program).read_bytes()).hexdigest()
 
 
 def attempts_folder(site: Site) -> Path:
     """The folder of the attempts' directories: the `root` of this site's place."""
     return Path(site.paths.shared_root) / "attempts"
+
+
+def keepers_folder(site: Site) -> Path:
+    """The folder of the keepers' directories."""
+    return Path(site.paths.shared_root) / "keepers"
 
 
 def script_writer(site: Site, *, templates: Path, eval_dir: Path) -> Callable[[Work, Path, float], str]:
@@ -128,17 +137,13 @@ def script_for(
     kind = charging(site, kind, charged)
     limit_s = math.ceil(time_limit_s + site.start_s)
     values: dict[str, Any] = {
-        "site": site,
-        "gpu": kind,
-        "job_name": name,
-        "directory": str(directory),
-        "harness": str(harness),
-        "supervisor": ShellText(supervisor),
+        **_usual(site, kind, name, directory, harness, supervisor),
+        "keeper": None,
+        "program": SUPERVISOR,
         "minutes": _minutes(site, kind, limit_s, mode),
         "limit_s": limit_s,
         "memory": f"{_memory_mb(site, kind, memory_bytes, gpus)}M",
         "avoid_nodes": ",".join(avoid_nodes),
-        "image": site.image_of(kind),
         "image_digest": kind.image_digest,
         "container": _container(site),
         "gpu_option": " ".join(VENDOR_OPTIONS[kind.vendor]),
@@ -148,6 +153,92 @@ def script_for(
         "scratch": ShellText(node_text(site.paths.node_scratch)) if site.paths.node_scratch else "",
         "scratch_needs": " ".join(_VARIABLE.findall(site.paths.node_scratch)),
     }
+    return _rendered(values, site, templates)
+
+
+def keeper_writer(site: Site, *, templates: Path, eval_dir: Path) -> Callable[[Keeper, Path], str]:
+    """A Place's keeper_script function: the job script of (keeper, its directory)."""
+    harness, program = harness_folder(site, eval_dir), supervisor_digest(eval_dir, KEEPER)
+
+    def write(keeper: Keeper, directory: Path) -> str:
+        return keeper_script_for(
+            site,
+            name=keeper.name,
+            gpu=keeper.gpu,
+            directory=directory,
+            harness=harness,
+            program=program,
+            idle_s=keeper.idle_s,
+            life_s=keeper.life_s,
+            avoid_nodes=keeper.avoid_nodes,
+            templates=templates,
+        )
+
+    return write
+
+
+def keeper_script_for(
+    site: Site,
+    *,
+    name: KeeperName,
+    gpu: str,
+    directory: PurePath,
+    harness: PurePath,
+    program: str,
+    idle_s: float,
+    life_s: float,
+    templates: Path,
+    avoid_nodes: tuple[str, ...] = (),
+) -> str:
+    """The sbatch script of a keeper: the request of an attempt's job, for longer, and a little more memory. Each
+    attempt's step in it gets what its job would have got. The same values give the same text."""
+    kind = site.gpus.get(gpu)
+    if kind is None:
+        raise Misconfigured(f"site {site.name} has no GPU type {gpu}", fix=f"Add [gpus.{gpu}] to its file.")
+    if kind.memory_mb is None or kind.charges_people:
+        raise Misconfigured(
+            f"{gpu} at {site.name} can't be held for runs to come: its jobs differ in memory or in who pays",
+            fix=f"Set memory and one account for all below [gpus.{gpu}] of the site's file.",
+        )
+    options = [f"--cpus-per-task={kind.cpus}", f"--mem={kind.memory_mb}M"]
+    options += [kind.request] if kind.request else []
+    options += [f"--gpu-freq={kind.gpu_freq}"] if kind.gpu_freq else []
+    values: dict[str, Any] = {
+        **_usual(site, kind, name, directory, harness, program),
+        "program": KEEPER,
+        "minutes": math.ceil(life_s / 60),
+        "memory": f"{kind.memory_mb + KEEPER_MB}M",
+        "avoid_nodes": ",".join(avoid_nodes),
+        "keeper": {
+            "attempts": str(attempts_folder(site)),
+            "srun": f"{site.slurm.bin_dir.rstrip('/')}/srun" if site.slurm.bin_dir else "srun",
+            "step": " ".join(map(quoted, options)),
+            "step_mb": kind.memory_mb,
+            "idle_s": math.ceil(idle_s),
+            "life_s": math.ceil(life_s),
+            "end_s": math.ceil(END_S),
+            "last_s": math.ceil(beyond_s(site.start_s)),
+        },
+    }
+    return _rendered(values, site, templates)
+
+
+def _usual(
+    site: Site, gpu: GpuType, name: str, directory: PurePath, harness: PurePath, supervisor: str
+) -> dict[str, Any]:
+    """What every job's script is told."""
+    return {
+        "site": site,
+        "gpu": gpu,
+        "job_name": name,
+        "directory": str(directory),
+        "harness": str(harness),
+        "supervisor": ShellText(supervisor),
+        "image": site.image_of(gpu),
+    }
+
+
+def _rendered(values: Mapping[str, Any], site: Site, templates: Path) -> str:
     try:
         text = _environment(templates).get_template(site.template).render(values)
     except jinja2.TemplateNotFound as error:

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from kbslurm.domain import contest
-from kbslurm.domain.intake import Offer, check_may_submit, check_mode, chosen_benchmark, chosen_gpus, chosen_place
+from kbslurm.domain.intake import (
+    Offer,
+    check_may_submit,
+    check_mode,
+    chosen_benchmark,
+    chosen_gpus,
+    chosen_place,
+    is_practice,
+)
 from kbslurm.domain.manifest import time_limit_s
 from kbslurm.domain.run import PersonId
 from kbslurm.domain.source import check_beside, checked_source, directives, settled_board, settled_gpus
@@ -54,11 +62,12 @@ def accept(
         source_sha256=source.sha256,
         gpus=wanted,
         secret_seed=secrets.token_hex(16),
-        cost_s=time_limit_s(admission.problem.limits, mode),
+        cost_s=time_limit_s(admission.problem, mode),
         by_staff=admission.by_staff,
         via=via,
         place=None if on is None else chosen_place(admission, mode, wanted, on, offers),
         benchmark=None if benchmark is None else chosen_benchmark(admission.problem, mode, benchmark),
+        practice=is_practice(admission, now),
         basis=admission.basis,
     )
     crash_point("accept.before_commit")

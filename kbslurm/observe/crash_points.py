@@ -2,7 +2,7 @@
 
 `crash_point("launch.after_submit")` does nothing, unless KBSLURM_PROBE names it: `name` kills this process with SIGKILL
 the first time it gets there, `name:3` the third time. CRASH_POINTS lists those of the walk on this machine, and a test
-reaches each; the other lists cover submitting to a cluster, GitHub and Modal, and moving runs between places.
+reaches each; the other lists cover submitting to a cluster, GitHub and Modal, moving runs between places, and keepers.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ CRASH_POINTS = (
     "cancel.after_commit",
 )
 SLURM_CRASH_POINTS = ("slurm.folder", "slurm.sent", "slurm.submitted")
+SLURM_KEEPER_CRASH_POINTS = ("slurm.keeper_folder", "slurm.keeper_sent", "slurm.keeper_submitted")
 GITHUB_CRASH_POINTS = ("github.payload", "github.sending", "github.sent")
 MODAL_CRASH_POINTS = ("modal.intent", "modal.placed", "modal.spawned", "modal.started")
 OVERFLOW_CRASH_POINTS = (
@@ -49,6 +50,16 @@ OVERFLOW_CRASH_POINTS = (
     "withdraw.after_wish",
     "withdraw.before_commit",
     "withdraw.after_commit",
+)
+KEEPER_CRASH_POINTS = (
+    "keeper.before_order",
+    "keeper.after_order",
+    "keeper.before_submit",
+    "keeper.after_submit",
+    "keeper.after_note",
+    "keeper.before_drain",
+    "keeper.before_cancel",
+    "keeper.before_end",
 )
 
 passed: Counter[str] = Counter()

@@ -12,6 +12,7 @@ from typing import Self
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, start_http_server
 
+from kbslurm.domain.keepers import Keeper
 from kbslurm.domain.run import OpenAttempt
 from kbslurm.errors import Misconfigured
 
@@ -38,6 +39,32 @@ class Metrics:
         self.backing_off = Gauge(
             "kbslurm_backend_backing_off", "1 while paused after failures", ["backend"], registry=self.registry
         )
+
+        self.keepers = Gauge(
+            "kbslurm_warm_workers", "Jobs that hold or want a GPU for several runs", ["backend", "gpu", "state"],
+            registry=self.registry,
+        )  # fmt: skip
+        self.idle_share = Gauge(
+            "kbslurm_warm_idle_share", "The unused part of what warm workers held in the last 24 h",
+            ["backend", "gpu"], registry=self.registry,
+        )  # fmt: skip
+        self.held_s = Gauge(
+            "kbslurm_warm_held_seconds", "GPU-seconds that warm workers held in the last 24 h, by what they were for",
+            ["backend", "gpu", "use"], registry=self.registry,
+        )  # fmt: skip
+        self.ordered = Counter(
+            "kbslurm_warm_ordered", "Warm workers that were started", ["backend", "gpu"], registry=self.registry
+        )
+        self.let_go = Counter(
+            "kbslurm_warm_let_go", "Warm workers that were let go, by the reason", ["backend", "gpu", "ending"],
+            registry=self.registry,
+        )  # fmt: skip
+
+    def saw_keepers(self, keepers: Iterable[Keeper]) -> None:
+        """Set the gauge of warm workers from the database."""
+        self.keepers.clear()
+        for (backend, gpu, state), count in Tally((one.backend, one.gpu, one.state) for one in keepers).items():
+            self.keepers.labels(backend, gpu, state).set(count)
 
     def saw(self, waiting: Mapping[str, int], attempts: Iterable[OpenAttempt]) -> None:
         """Set the gauges from the database."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from kbslurm.domain.contest import gpu_name
-from kbslurm.domain.manifest import JUDGES_SHARE, STARTING_S
 from kbslurm.domain.problem import Cold
 from kbslurm.errors import Invalid
 from kbslurm.problems.marked_yaml import Marked
+from kbslurm_eval.shared import time_limits
 from kbslurm_eval.shared.wire import Budget, Limits
 
 FEWEST_PLANNED, MOST_LAUNCHES = 3, 20
@@ -42,11 +43,10 @@ def limits_of(table: Mapping[str, Marked], own: Mapping[str, Marked]) -> Limits:
         )
     }
     test_s, benchmark_s, ranked_s = timeout.values()
-    return Limits(
-        test_s=test_s,
-        benchmark_s=benchmark_s,
-        ranked_s=ranked_s,
-        total_s=JUDGES_SHARE * (test_s + benchmark_s + 2 * ranked_s) + STARTING_S,
+    phases = Limits(test_s=test_s, benchmark_s=benchmark_s, ranked_s=ranked_s)
+    return replace(
+        phases,
+        total_s=time_limits.phases_s(phases, "leaderboard"),
         memory_bytes=own["memory_mb"].integer(16, 1 << 22) << 20 if "memory_mb" in own else usual.memory_bytes,
         processes=own["processes"].integer(1, 65536) if "processes" in own else usual.processes,
     )

@@ -95,7 +95,8 @@ class Folder:
             raise at.wrong(f"there is no file {source}") from None
         if not place.is_relative_to(self.root):
             raise at.wrong(
-                f"{source} is outside {self.root.name}/", hint="Keep a problem's files inside its repository."
+                f"{source} is outside {self.root.name}/",
+                hint="Name the folder that has all of the problem's files with --root, or keep them in its repository.",
             )
         if not place.is_file():
             raise at.wrong(f"{source} isn't a file")

@@ -17,6 +17,7 @@ from kbslurm.problems.python_code import (
     reachable,
     required_function,
 )
+from kbslurm_eval.shared.wire import counted_operation
 
 ALL_MODES = ("test", "benchmark", "leaderboard", "profile")
 UNRANKED_MODES = ("test", "benchmark")
@@ -61,6 +62,12 @@ def outputs_of(task: Task, codes: Mapping[str, Code], main: str | None, referenc
         raise task.own["outputs"].wrong("with several ranks, outputs have the reference's type and shape")
     if told == "reference" and not several:
         required_function(code, ANSWERS, codes)
+    flops = task.own.get("flops")
+    if not answers and flops is not None and counted_operation(flops.value) is not None:
+        raise flops.wrong(
+            "operations are counted from the shape of the reference's answer, and there is no ref_kernel",
+            hint="Define ref_kernel, or write a formula.",
+        )
     return {"outputs": told} if told == "check" else {}
 
 

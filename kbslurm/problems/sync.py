@@ -292,17 +292,22 @@ def is_local(repository: str) -> bool:
     return _url(repository).startswith("file://")
 
 
-def _url(repository: str) -> str:
+def url_of(repository: str) -> str | None:
+    """The URL that this names: an https:// or file:/// URL, an absolute directory that exists, or OWNER/NAME."""
     text = repository.strip()
     if text.startswith(("https://", "file:///")):
         return text
     with suppress(OSError):  # for example a name that is too long for a file
         if (place := Path(text)).is_absolute() and place.is_dir():
             return f"file://{place.resolve()}"
-    if _SHORTHAND.match(text):
-        return f"https://github.com/{text}"
+    return f"https://github.com/{text}" if _SHORTHAND.match(text) else None
+
+
+def _url(repository: str) -> str:
+    if (found := url_of(repository)) is not None:
+        return found
     raise Invalid(
-        f"{text[:200]!r} isn't a valid repository",
+        f"{repository.strip()[:200]!r} isn't a valid repository",
         hint="Use an https:// or file:/// URL, a directory on the server, or OWNER/NAME.",
     )
 
@@ -334,7 +339,7 @@ def _git(root: Path, *words: str) -> str:
             argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
     except FileNotFoundError:
-        raise Misconfigured("git isn't installed on the server", fix="Install git.") from None
+        raise Misconfigured("git isn't installed", fix="Install git.") from None
     except subprocess.TimeoutExpired:
         raise BackendTrouble("git", f"it took more than {PATIENCE_S} s", hint="Try again.") from None
     if said.returncode:

@@ -51,7 +51,7 @@ from kbslurm.problems.roles import (
     runner_files,
 )
 from kbslurm_eval.shared import recorded
-from kbslurm_eval.shared.wire import Build
+from kbslurm_eval.shared.wire import OPERATIONS, Build, counted_operation
 
 LANGUAGES = frozenset({"Python", "Triton", "CUDA", "HIP", "CuteDSL"})
 TASK_KEYS = frozenset(
@@ -77,7 +77,9 @@ def problem_of_task(file: Path, *, root: Path | None, name: str | None) -> Probl
     own = table["kbslurm"].table() if "kbslurm" in table else {}
     folder = Folder(base=base, root=(root or repository_root(base) or base).resolve())
     if not base.is_relative_to(folder.root):
-        raise Invalid(f"is outside {folder.root}", file=file)
+        there = folder.root.is_dir()
+        what = f"isn't in {folder.root}" if there else f"there is no folder {folder.root} for it to be in"
+        raise Invalid(what, file=file, hint="Give --root a folder that the problem is in.")
     task = Task(file=file, table=table, own=own, folder=folder)
     task.warnings += unknown_keys(table, TASK_KEYS) + unknown_keys(own, OWN_KEYS)
     compiles = "lang" in table and table["lang"].one_of("py", "cu") == "cu"
@@ -202,6 +204,15 @@ def _formula(task: Task, at: Marked, name: str) -> str:
     """A formula for a case's work, which must have a value for every benchmark."""
     text = at.text() if isinstance(at.value, str) else str(at.number(0.0, 1e30))
     if text == SHAPES and name == "bytes":
+        return text
+    if text.startswith(f"{SHAPES}("):
+        if name != "flops" or counted_operation(text) is None:
+            raise at.wrong(
+                f"{text[:60]!r} isn't known",
+                hint=f"Use `flops: shapes(OPERATION)` with one of {', '.join(OPERATIONS)}.",
+            )
+        if "multi_gpu" in task.table and task.table["multi_gpu"].flag():
+            raise at.wrong("operations aren't counted for several GPUs", hint="Write a formula.")
         return text
     rows = list(task.table["benchmarks"].items()) if "benchmarks" in task.table else []
     if "sizes" in task.own:

@@ -6,13 +6,25 @@ from typing import Any
 
 from psycopg.rows import DictRow
 
-from kbslurm.domain.run import AttemptId, AttemptState, Handle, JobName, OpenAttempt, RunId
+from kbslurm.domain.run import (
+    AttemptId,
+    AttemptState,
+    Handle,
+    InKeeper,
+    JobName,
+    KeeperId,
+    KeeperName,
+    OpenAttempt,
+    RunId,
+)
 
 LIVE = "state IN ('launching', 'running')"
 OPEN_ATTEMPT = "state IN ('intent', 'ambiguous', 'submitted', 'running')"
 
 ATTEMPT_COLUMNS = """a.id, a.run_id, a.number, a.name, a.backend, a.gpu, a.state, a.handle, a.opened_at, a.deadline_at,
-    a.clean_sweeps, a.swept_at, a.seen_at, a.started_at, a.node, a.gpus, a.ranks, a.withdraw_at,
+    a.clean_sweeps, a.swept_at, a.seen_at, a.started_at, a.node, a.gpus, a.ranks, a.withdraw_at, a.keeper_id,
+    (SELECT k.name FROM keeper k WHERE k.id = a.keeper_id) AS keeper_name,
+    (SELECT k.handle FROM keeper k WHERE k.id = a.keeper_id) AS keeper_job,
     (a.telemetry ->> 'over_at')::timestamptz AS over_at"""
 
 
@@ -43,4 +55,14 @@ def attempt_of(row: DictRow) -> OpenAttempt:
         ranks=row["ranks"],
         withdraw_at=row["withdraw_at"],
         over_at=row["over_at"],
+        keeper=_keeper_of(row),
+    )
+
+
+def _keeper_of(row: DictRow) -> InKeeper | None:
+    if row["keeper_id"] is None:
+        return None
+    job = row["keeper_job"]
+    return InKeeper(
+        id=KeeperId(row["keeper_id"]), name=KeeperName(row["keeper_name"]), job=None if job is None else Handle(job)
     )

@@ -9,9 +9,12 @@ from typing import Any
 
 from psycopg.rows import DictRow
 
-from kbslurm.domain import contest
-from kbslurm.domain.access import Visibility
+from kbslurm.domain import access, contest
+from kbslurm.domain.access import NamesShown, StandingsShown, Visibility
+from kbslurm.domain.finals import FINAL
+from kbslurm.domain.lateness import LatePolicy
 from kbslurm.domain.problem import Problem
+from kbslurm.domain.pseudonyms import Disguise
 from kbslurm.domain.run import PersonId
 from kbslurm.errors import Invalid, NotFound
 from kbslurm.store.connect import Pool
@@ -21,9 +24,14 @@ from kbslurm.store.views import Board, RankBy
 
 _BOARD = """
 SELECT b.id, b.name, b.description, pr.name AS problem_name, b.problem_version_id, b.deadline_at, b.zone, b.visibility,
-    b.gpus, b.ranking, b.secret_seed, b.min_isolation, b.confirm, b.created_by, b.created_at, b.closed_at,
+    b.gpus, b.ranking, b.secret_seed, b.min_isolation, b.confirm, b.cold, b.created_by, b.created_at, b.closed_at,
+    b.late_until, b.late_grace_s, b.late_percent, b.late_per, b.slip_days, b.frozen_at, fixed.id AS finalisation,
+    fixed.at AS finalised_at, b.course, b.teams, b.teams_only, b.practice, b.names, b.standings,
     {submissions} AS submissions
 FROM leaderboard b JOIN problem pr ON pr.id = b.problem_id
+LEFT JOIN LATERAL (
+    SELECT f.id, f.at FROM finalisation f WHERE f.board_id = b.id AND f.withdrawn_at IS NULL ORDER BY f.id DESC LIMIT 1
+) fixed ON true
 WHERE b.deleted_at IS NULL
 """
 
@@ -56,6 +64,12 @@ class Boards(Rows):
         ranking: RankBy = "best",
         min_isolation: int = 0,
         confirm: bool = True,
+        course: str | None = None,
+        teams: bool = False,
+        teams_only: bool = False,
+        practice: bool = False,
+        names: NamesShown = "real",
+        standings: StandingsShown = "shown",
         created_by: PersonId | None = None,
         by: str | None = None,
         now: datetime | None = None,
@@ -65,6 +79,7 @@ class Boards(Rows):
         `gpus` empty: the problem's own list. `confirm`: rank improvements are measured a second time.
         """
         known = contest.board_name(name)
+        check_teams(known, teams=teams, teams_only=teams_only)
         if problem is None:
             if problem_version_id is None:
                 raise Invalid(f"board {known} has no problem", hint="Choose one.")
@@ -88,15 +103,22 @@ class Boards(Rows):
                 "seed": secrets.token_hex(16),
                 "min_isolation": min_isolation,
                 "confirm": confirm,
+                "course": course,
+                "teams": teams,
+                "teams_only": teams_only,
+                "practice": practice,
+                "names": names,
+                "standings": standings,
                 "by": created_by,
                 "now": at,
             }
             found = connection.execute(
                 b"INSERT INTO leaderboard (name, description, problem_id, problem_version_id, deadline_at, zone,"
-                b" visibility, gpus, ranking, secret_seed, min_isolation, confirm, created_by,"
-                b" created_at)"
+                b" visibility, gpus, ranking, secret_seed, min_isolation, confirm, course, teams, teams_only, practice,"
+                b" names, standings, created_by, created_at)"
                 b" SELECT %(name)s, %(description)s, problem_id, id, %(deadline_at)s, %(zone)s, %(visibility)s,"
-                b" %(gpus)s, %(ranking)s, %(seed)s, %(min_isolation)s, %(confirm)s, %(by)s, %(now)s"
+                b" %(gpus)s, %(ranking)s, %(seed)s, %(min_isolation)s, %(confirm)s, %(course)s, %(teams)s,"
+                b" %(teams_only)s, %(practice)s, %(names)s, %(standings)s, %(by)s, %(now)s"
                 b" FROM problem_version WHERE id = %(version)s"
                 b" ON CONFLICT (lower(name)) WHERE deleted_at IS NULL DO NOTHING RETURNING id",
                 told,
@@ -137,9 +159,38 @@ class Boards(Rows):
             raise NotFound("board", name, known=self.names(public_only=True))
         return found
 
+    def disguise(self, board: Board) -> Disguise:
+        """As whom others see the people on it. Holds a secret: never show it."""
+        if access.names_people(board.names):
+            return Disguise()
+        found = self._one("SELECT names_key FROM leaderboard WHERE id = %(id)s", {"id": board.id})
+        assert found is not None
+        chosen = {}
+        if board.names == "nicknames":
+            rows = self._all("SELECT person_id, name FROM nickname WHERE board_id = %(id)s", {"id": board.id})
+            chosen = {row["person_id"]: row["name"] for row in rows}
+        return Disguise(names=board.names, key=found["names_key"], nicknames=chosen)
+
+    def who_submitted(self, board: Board) -> list[dict[str, Any]]:
+        """Everybody who has submitted to it, with the team that it counts for where teams count together."""
+        return self._all(
+            "SELECT DISTINCT p.name AS person, p.id AS person_id, CASE WHEN b.teams THEN s.team END AS team"
+            " FROM submission s JOIN person p ON p.id = s.person_id JOIN leaderboard b ON b.id = s.board_id"
+            " WHERE b.id = %(id)s AND s.via <> %(final)s",
+            {"id": board.id, "final": FINAL},
+        )
+
     def _board(self, row: DictRow) -> Board:
         digest, problem = self._problems.version(row["problem_version_id"])
-        return Board(**{**row, "gpus": tuple(row["gpus"]), "problem": problem, "problem_digest": digest})
+        late = LatePolicy(
+            until=row.pop("late_until"),
+            grace_s=row.pop("late_grace_s"),
+            percent=row.pop("late_percent"),
+            per=row.pop("late_per"),
+            slip_days=row.pop("slip_days"),
+        )
+        more = {"gpus": tuple(row["gpus"]), "problem": problem, "problem_digest": digest, "late": late}
+        return Board(**{**row, **more})
 
     def set_live(self, board: str, version: int, *, by: str | None = None, now: datetime | None = None) -> None:
         """Make the board rank by this version of its problem. This alone doesn't judge anything again."""
@@ -196,10 +247,18 @@ class Boards(Rows):
         description: str | None = None,
         gpus: Sequence[str] | None = None,
         min_isolation: int | None = None,
+        cold: bool | None = None,
+        course: str | None = None,
+        teams: bool | None = None,
+        teams_only: bool | None = None,
+        practice: bool | None = None,
+        names: NamesShown | None = None,
+        standings: StandingsShown | None = None,
         reopen: bool = False,
         now: datetime | None = None,
     ) -> list[str]:
-        """Change what is given and different; returns the names of what changed. Queued runs keep their GPU type."""
+        """Change what is given and different; returns the names of what changed. Queued runs keep their GPU type.
+        `cold`: its runs are jobs of their own, also where a warm worker is free. `course` empty: of no course."""
         held, at = self.get(board), or_now(now)
         types = None if gpus is None else list(dict.fromkeys(contest.gpu_name(gpu) for gpu in gpus))
         if types is not None and not types:
@@ -208,8 +267,19 @@ class Boards(Rows):
             "description": (description, held.description),
             "gpus": (types, list(held.gpus)),
             "min_isolation": (min_isolation, held.min_isolation),
+            "cold": (cold, held.cold),
+            "course": (course, held.course or ""),
+            "teams": (teams, held.teams),
+            "teams_only": (teams_only, held.teams_only),
+            "practice": (practice, held.practice),
+            "names": (names, held.names),
+            "standings": (standings, held.standings),
         }
         changed = {name: new for name, (new, old) in wanted.items() if new is not None and new != old}
+        together = changed.get("teams", held.teams)
+        check_teams(held.name, teams=together, teams_only=changed.get("teams_only", held.teams_only))
+        if changed.get("course") == "":
+            changed["course"] = None
         if reopen and held.closed_at is not None:
             changed["closed_at"] = None
         if not changed:
@@ -218,7 +288,11 @@ class Boards(Rows):
         sets = ", ".join(f"{name} = %({name})s" for name in changed)
         with self._pool.transaction() as connection:
             connection.execute(f"UPDATE leaderboard SET {sets} WHERE id = %(id)s".encode(), {**changed, "id": held.id})
-            note_event(connection, "staff.edit_board", f"board:{held.id}", {"changed": sorted(changed), "by": by}, at)
+            said: dict[str, Any] = {
+                name: changed[name] for name in ("names", "standings") if name in changed
+            }  # who may see what
+            said |= {"changed": sorted(changed), "by": by}
+            note_event(connection, "staff.edit_board", f"board:{held.id}", said, at)
         return sorted(changed)
 
     def close(self, board: str, *, by: str | None = None, now: datetime | None = None) -> None:
@@ -259,4 +333,13 @@ class Boards(Rows):
             {"id": held.id, "now": or_now(now)},
             (by, "delete_board", f"board:{held.id}", {"name": held.name, "force": force}),
             now,
+        )
+
+
+def check_teams(board: str, *, teams: bool, teams_only: bool) -> None:
+    """Invalid if only teams may take part where they don't count together."""
+    if teams_only and not teams:
+        raise Invalid(
+            f"teams don't count together on board {board}, so it can't be for teams alone",
+            hint="Pass --teams as well, or --no-teams-only.",
         )

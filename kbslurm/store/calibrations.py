@@ -121,7 +121,7 @@ class Calibrations(Rows):
             "gpu": due["gpu"],
             "source": problem.baseline,
             "sha256": hashlib.sha256(problem.baseline.encode()).hexdigest(),
-            "cost_s": time_limit_s(problem.limits, "leaderboard"),
+            "cost_s": time_limit_s(problem, "leaderboard"),
             "seed": secrets.token_hex(16),
             "now": now,
         }

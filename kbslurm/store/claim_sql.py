@@ -12,10 +12,20 @@ from kbslurm.domain.finals import FINAL
 from kbslurm.domain.measure import CALIBRATION
 from kbslurm.domain.placement import Rules
 from kbslurm.domain.run import Slot
-from kbslurm.store.attempt_rows import ATTEMPT_COLUMNS
+from kbslurm.store.attempt_rows import ATTEMPT_COLUMNS, OPEN_ATTEMPT
 from kbslurm.store.costs import MONEY
+from kbslurm.store.quarantine import INFRASTRUCTURE, QUARANTINED
 
 OF_THE_SERVICE = [CALIBRATION, FINAL, SHADOW]
+
+# Runs that never go into a keeper: what everything else is compared with, what needs several GPUs, and what a host or
+# the board wants to be a job of its own. A run that was in a keeper before is started the other way the next time, and
+# so is one that failed on a node, since only a job of its own can leave that node out.
+COLD_ONLY = f"""(run.cold OR b.cold OR s.via IN ('{CALIBRATION}', '{FINAL}')
+            OR (SELECT v.ranks FROM problem_version v WHERE v.id = run.problem_version_id) > 1)"""
+WARMABLE = f"""(NOT {COLD_ONLY} AND (run.attempts = 0 OR NOT EXISTS (SELECT FROM attempt tried
+            WHERE tried.run_id = run.id
+                AND (tried.keeper_id IS NOT NULL OR tried.state = 'dead' AND tried.{INFRASTRUCTURE}))))"""
 
 # One slot: the first unlocked row of the partial index. Several: a few candidates per slot are read without locks,
 # then the first unlocked one in fair order is locked, for the first slot that it fits; locking while picking would
@@ -98,9 +108,15 @@ _PLACED_SLOTS = """
 WITH slot AS MATERIALIZED (
     SELECT * FROM unnest(%(gpus)s::text[], %(backends)s::text[], %(most)s::int[], %(staff_only)s::bool[],
         %(overflow)s::bool[], %(queued_before)s::timestamptz[], %(pinned_only)s::bool[], %(leaderboard)s::text[],
-        %(price)s::float8[], %(gpu_class)s::text[], %(why)s::text[])
+        %(price)s::float8[], %(gpu_class)s::text[], %(why)s::text[], %(way)s::text[], %(keeper)s::bigint[],
+        %(fits_s)s::float8[], %(skip)s::int[])
         WITH ORDINALITY AS s(gpu, backend, most, staff_only, overflow, queued_before, pinned_only, leaderboard, price,
-            gpu_class, why, place)
+            gpu_class, why, way, keeper, fits_s, skip, place)
+    WHERE keeper IS NULL OR EXISTS (SELECT FROM keeper k WHERE k.id = s.keeper AND k.state = 'holding'
+        AND k.drain_at IS NULL
+        AND NOT EXISTS (SELECT FROM ({quarantined}) q WHERE q.backend = k.backend AND q.node = k.node))
+        AND NOT EXISTS (SELECT FROM attempt a WHERE a.keeper_id = s.keeper
+        AND a.{open_attempt})
 ), spent AS (
     SELECT coalesce(sum({money}), 0) AS money FROM attempt a
     WHERE a.price > 0 AND a.opened_at >= %(month_begins)s AND a.opened_at < %(month_ends)s
@@ -123,6 +139,7 @@ _PLACED_CANDIDATES = f"""
         SELECT run.id, run.fair_at FROM run
         JOIN submission s ON s.id = run.submission_id JOIN leaderboard b ON b.id = s.board_id
         WHERE {_FITS_SLOT} AND (run.by_staff OR NOT slot.staff_only)
+            AND (slot.way = 'any' OR (slot.way = 'warm') = ({WARMABLE} AND run.cost_s <= slot.fits_s))
             AND (run.pinned IS NOT NULL OR NOT slot.pinned_only
                 AND (slot.queued_before IS NULL OR run.queued_at <= slot.queued_before)
                 AND (slot.leaderboard = 'yes' OR s.mode <> 'leaderboard' OR slot.leaderboard = 'unranked'
@@ -139,7 +156,7 @@ _PLACED_CANDIDATES = f"""
                     coalesce((SELECT t.money FROM team_spent t WHERE t.team = s.team), 0) + {_MOST_MONEY} <=
                     coalesce((SELECT bound.money FROM unnest(%(teams)s::text[], %(team_bounds)s::float8[])
                         AS bound(team, money) WHERE bound.team = s.team), %(each_team)s::float8), true)))
-        ORDER BY run.gpu, run.fair_at, run.id LIMIT {CANDIDATES}
+        ORDER BY run.gpu, run.fair_at, run.id LIMIT {CANDIDATES} OFFSET slot.skip
     ) q"""
 
 _PLACED = """, candidate AS MATERIALIZED ({}
@@ -149,13 +166,14 @@ _PLACED = """, candidate AS MATERIALIZED ({}
 )"""
 
 _CLAIMED_BY_POLICY = _claimed(
-    columns=", price, ranks, gpu_class, why_here, reserve_s",
-    values=", slot.price, slot.leaderboard = 'yes', slot.gpu_class, slot.why, moved.cost_s",
+    columns=", price, ranks, gpu_class, why_here, reserve_s, keeper_id",
+    values=", slot.price, slot.leaderboard = 'yes', slot.gpu_class, slot.why, moved.cost_s, slot.keeper",
     also=", slot WHERE slot.place = (SELECT place FROM picked)",
 )
 
 _CLAIMED = _claimed()
-CLAIM_BY_POLICY = _PLACED_SLOTS.format(money=MONEY) + _PLACED.format(_PLACED_CANDIDATES) + _CLAIMED_BY_POLICY
+_SLOTS_BY_POLICY = _PLACED_SLOTS.format(money=MONEY, open_attempt=OPEN_ATTEMPT, quarantined=QUARANTINED)
+CLAIM_BY_POLICY = _SLOTS_BY_POLICY + _PLACED.format(_PLACED_CANDIDATES) + _CLAIMED_BY_POLICY
 CLAIM_OF_ONE = _PICKED_OF_ONE + _CLAIMED
 CLAIM = _SLOTS + _PICKED.format(_CANDIDATES) + _CLAIMED
 CLAIM_BESIDE_STAFF = _SLOTS + _PICKED.format(_CANDIDATES + _STAFFS_CANDIDATES) + _CLAIMED
@@ -173,6 +191,10 @@ def conditions(slots: Sequence[Slot], rules: Rules, now: datetime) -> dict[str, 
         "price": [slot.price for slot in slots],
         "gpu_class": [slot.gpu_class for slot in slots],
         "why": [slot.why for slot in slots],
+        "way": [slot.way for slot in slots],
+        "keeper": [slot.keeper for slot in slots],
+        "fits_s": [slot.fits_s for slot in slots],
+        "skip": [slot.skip for slot in slots],
         "of_the_service": OF_THE_SERVICE,
         "listed": list(rules.boards),
         "allowed": [f"{place}/{board}" for board, places in rules.boards.items() for place in places],

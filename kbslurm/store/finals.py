@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
 import psycopg
 
+from kbslurm.domain import access, contest
 from kbslurm.domain import board as boards
-from kbslurm.domain import contest
 from kbslurm.domain.finals import FINAL, Gap, Outcome, from_detail, staged
 from kbslurm.domain.manifest import time_limit_s
 from kbslurm.domain.run import RunState
@@ -51,13 +51,15 @@ _FINAL = """
 SELECT f.id, f.board_id, f.gpu, f.state, f.created_by, f.created_at, r.id AS run_id, r.state AS run_state, r.reason,
     v.detail, v.name AS verdict, v.reason AS verdict_reason
 FROM final f JOIN run r ON r.id = f.run_id LEFT JOIN verdict v ON v.run_id = r.id
-WHERE f.board_id = %(board)s AND f.gpu = %(gpu)s AND f.state = %(state)s ORDER BY f.id DESC LIMIT 1
+WHERE f.board_id = %(board)s AND f.gpu = %(gpu)s AND f.state = %(state)s
+    AND (%(until)s::timestamptz IS NULL OR f.decided_at <= %(until)s) ORDER BY f.id DESC LIMIT 1
 """
 
 _RIVALS = """
-SELECT fr.place, fr.run_id, s.id AS submission_id, p.name AS person, v.score_s
+SELECT fr.place, fr.run_id, s.id AS submission_id, p.id AS person_id, CASE WHEN b.teams THEN s.team END AS team,
+    CASE WHEN b.teams THEN coalesce(s.team, p.name) ELSE p.name END AS person, v.score_s
 FROM final_rival fr JOIN run r ON r.id = fr.run_id JOIN submission s ON s.id = r.submission_id
-JOIN person p ON p.id = s.person_id JOIN verdict v ON v.run_id = r.id
+JOIN person p ON p.id = s.person_id JOIN leaderboard b ON b.id = s.board_id JOIN verdict v ON v.run_id = r.id
 WHERE fr.final_id = %(final)s ORDER BY fr.place
 """
 
@@ -109,20 +111,25 @@ class Finals(Rows):
 
     def open(self, board: str, gpu: str) -> Final | None:
         """The one that awaits a decision."""
-        return self._find(board, gpu, "open")
+        return self._find(board, gpu, "open", live=True)
 
-    def applied(self, board: str, gpu: str) -> Final | None:
-        """The latest one that counts."""
-        return self._find(board, gpu, "applied")
+    def applied(self, board: str, gpu: str, *, live: bool = False) -> Final | None:
+        """The latest one that counts; on a frozen board, the latest from before the freeze unless `live`, and with
+        people as whom others see them."""
+        return self._find(board, gpu, "applied", live=live)
 
-    def _find(self, board: str, gpu: str, state: State) -> Final | None:
+    def _find(self, board: str, gpu: str, state: State, *, live: bool) -> Final | None:
         held = self._boards.get(board, counted=False)
-        told = {"board": held.id, "gpu": contest.known_gpu(gpu, held.gpus), "state": state}
+        if not access.shows_standings(held.standings, host=live):
+            return None
+        until = access.shown_until(held.frozen_at, host=live)
+        told = {"board": held.id, "gpu": contest.known_gpu(gpu, held.gpus), "state": state, "until": until}
         found = self._one(_FINAL, told)
         if found is None:
             return None
         outcomes, gaps = from_detail(found["detail"])
         by_rival = {outcome.rival: outcome for outcome in outcomes}
+        rows = self._all(_RIVALS, {"final": found["id"]})
         rivals = [
             Rival(
                 place=row["place"],
@@ -132,8 +139,22 @@ class Finals(Rows):
                 before_s=row["score_s"],
                 outcome=by_rival.get(n),
             )
-            for n, row in enumerate(self._all(_RIVALS, {"final": found["id"]}))
+            for n, row in enumerate(rows)
         ]
+        if not access.names_people(held.names, host=live):
+            disguise = self._boards.disguise(held)
+            rivals = [
+                one
+                if (name := disguise.name_of(row["person_id"], row["team"])) is None
+                else replace(
+                    one,
+                    person=name,
+                    submission_id=disguise.number("submission", one.submission_id),
+                    run_id=disguise.number("run", one.run_id),
+                    outcome=one.outcome and replace(one.outcome, reason=""),
+                )
+                for one, row in zip(rivals, rows, strict=True)
+            ]
         return Final(
             id=found["id"],
             board=held.name,
@@ -153,7 +174,7 @@ class Finals(Rows):
         kind = contest.known_gpu(gpu, held.gpus)
         if not 2 <= top <= RIVALS_MOST:
             raise Invalid(f"a final needs 2 to {RIVALS_MOST} participants, not {top}")
-        rows = boards.Ranking(self._standings.best(held.name, kind))[:top]
+        rows = boards.Ranking(self._standings.unfixed(held.name, kind))[:top]
         if len(rows) < 2:
             raise Invalid(f"board {held.name} has fewer than two ranked people on {kind}")
         sources = self._sources([row.entry.submission_id for row in rows])
@@ -167,7 +188,7 @@ class Finals(Rows):
             "sha256": hashlib.sha256(lead.encode()).hexdigest(),
             # It runs other people's code, so it can't go to staff-only places unless all participants are staff.
             "by_staff": all(staff for _, staff in sources),
-            "cost_s": time_limit_s(problem.limits, "leaderboard"),
+            "cost_s": time_limit_s(problem, "leaderboard"),
             "seed": secrets.token_hex(16),
             "by": by,
             "now": at,

@@ -24,14 +24,18 @@ from kbslurm.store.seeds import derived_seed
 from kbslurm_eval.shared.wire import Mode
 
 INTAKE = """
-SELECT p.id AS person_id, p.role, b.id AS board_id, b.name AS board, b.gpus, b.problem_version_id, f.*
+SELECT p.id AS person_id, p.role, b.id AS board_id, b.name AS board, b.gpus, b.problem_version_id, b.teams_only,
+    b.practice, f.*
 FROM person p LEFT JOIN leaderboard b ON lower(b.name) = lower(%(board)s) AND b.deleted_at IS NULL
 LEFT JOIN LATERAL kb_facts(p.id, b.id, %(category)s) f ON true
 WHERE p.id = %(person)s
 """
 
 LOCK_INTAKE = "SELECT kb_intake_lock(%(person)s)"
-LIMITS = "SELECT * FROM kb_facts(%(person)s, %(board)s, %(category)s)"
+LIMITS = """
+SELECT f.*, b.teams_only, b.practice FROM kb_facts(%(person)s, %(board)s, %(category)s) f
+LEFT JOIN leaderboard b ON b.id = %(board)s
+"""
 
 ACCEPT = """
 SELECT made AS submission_id, due AS run_ids FROM kb_accept(%(seen)s, %(category)s, %(person)s, %(board)s, %(mode)s,
@@ -41,13 +45,19 @@ SELECT made AS submission_id, due AS run_ids FROM kb_accept(%(seen)s, %(category
 
 CHOOSE_BENCHMARK = "UPDATE submission SET benchmark = %(benchmark)s WHERE id = %(submission)s"
 
+IS_PRACTICE = "UPDATE submission SET practice = true WHERE id = %(submission)s"
+
 # A ring that a crash loses costs nothing, so it doesn't wait for the disk.
 RING = f"SELECT set_config('synchronous_commit', 'off', true), pg_notify('{CHANNEL}', '')"
 
+# Where teams count together, two members' submissions are decided on one after the other. Whoever holds this waits for
+# nobody else's.
+LOCK_TEAM = "SELECT pg_advisory_xact_lock(hashtextextended(%(team)s, %(board)s))"
+
 # Deleting a submission doesn't refund it.
 _RECENT = """
-SELECT accepted_at FROM submission
-WHERE person_id = %(person)s AND board_id = %(board)s AND accepted_at > %(hour)s
+SELECT accepted_at FROM submission s
+WHERE {whose} AND accepted_at > %(hour)s
     AND (mode = 'leaderboard') = (%(category)s = 'leaderboard')
 """
 
@@ -55,10 +65,13 @@ _USED = """
 SELECT coalesce(sum(extract(epoch FROM coalesce(a.ended_at, %(now)s) - a.started_at)), 0)::float8 AS used_gpu_s,
     min(a.ended_at) AS oldest_use_at
 FROM submission s JOIN run r ON r.submission_id = s.id JOIN attempt a ON a.run_id = r.id
-WHERE s.person_id = %(person)s AND s.board_id = %(board)s AND s.accepted_at > %(day)s - interval '7 days'
+WHERE {whose} AND s.accepted_at > %(day)s - interval '7 days'
     AND a.started_at IS NOT NULL AND coalesce(a.ended_at, %(now)s) > %(day)s
     AND coalesce(a.ended_at, %(now)s) > a.started_at
 """
+
+_OF_PERSON = "s.person_id = %(person)s AND s.board_id = %(board)s"
+_OF_TEAM = "s.board_id = %(board)s AND s.team = %(team)s"
 
 TRIES = 20
 
@@ -92,7 +105,10 @@ class Intake(Rows):
             accepting=found["accepts_jobs"] is not False,
             closed=found["closed_at"] is not None,
             private=not seen,
+            teamless=found["teams_only"] and found["team"] is None,
+            practice=found["practice"],
             deadline_at=policy.deadline(found["deadline_at"], found["extended_to"]),
+            late_until=found["late_until"],
             zone=found["zone"],
             basis=None if counted else _basis(found),
         )
@@ -100,7 +116,7 @@ class Intake(Rows):
     def accept(self, new: NewSubmission, now: datetime) -> Receipt:
         """Rows and events, or a refusal. The decision is valid if its basis is unchanged; otherwise it is made
         again."""
-        quick = new.basis is not None and new.benchmark is None
+        quick = new.basis is not None and new.benchmark is None and not new.practice
         told = self._told(new, new.basis, now) if quick and new.basis is not None else None
         made = None if told is None else self._one(ACCEPT, told)
         if told is None or made is None or made["submission_id"] is None:
@@ -135,6 +151,8 @@ class Intake(Rows):
                     if new.benchmark is not None:
                         which = {"submission": made["submission_id"], "benchmark": new.benchmark}
                         connection.execute(CHOOSE_BENCHMARK.encode(), which)
+                    if new.practice:
+                        connection.execute(IS_PRACTICE.encode(), {"submission": made["submission_id"]})
                     return told, made
         raise BackendTrouble("database", "what decides on a submission kept changing while it was stored")
 
@@ -145,6 +163,8 @@ class Intake(Rows):
             raise NotFound("person", str(new.person_id))
         if now_so["name"] is None:
             raise NotFound("board", str(new.board_id))
+        if now_so["team"] is not None and (now_so["most_per_hour"] is not None or now_so["quota_gpu_s"] is not None):
+            row_of(connection, LOCK_TEAM, {"team": now_so["team"], "board": new.board_id})
         known = completed(connection, now_so, new.person_id, new.board_id, asked["category"], now)
         self._check_again(new, now_so, known, now)
         return _basis(now_so)
@@ -172,7 +192,10 @@ class Intake(Rows):
                 accepting=now_so["accepts_jobs"] is not False,
                 closed=now_so["closed_at"] is not None,
                 private=not seen,
+                teamless=now_so["teams_only"] and now_so["team"] is None,
+                practice=now_so["practice"],
                 deadline_at=policy.deadline(now_so["deadline_at"], known.extended_to),
+                late_until=now_so["late_until"],
                 zone=now_so["zone"],
             ),
             now,
@@ -187,10 +210,13 @@ def completed(
     told: dict[str, Any] = {"person": person, "board": board, "category": kind}
     told |= {"hour": now - policy.WINDOW, "day": now - policy.QUOTA_WINDOW, "now": now}
     known = {name: found[name] for name in ("invited", "extended_to", "most_per_hour", "quota_gpu_s")}
+    told["team"] = found["team"]
+    whose = _OF_PERSON if found["team"] is None else _OF_TEAM
     if known["most_per_hour"] is not None:
-        known["recent_at"] = [row["accepted_at"] for row in connection.execute(_RECENT.encode(), told)]
+        recent = connection.execute(_RECENT.format(whose=whose).encode(), told)
+        known["recent_at"] = [row["accepted_at"] for row in recent]
     if known["quota_gpu_s"] is not None:
-        used = connection.execute(_USED.encode(), told).fetchone()
+        used = connection.execute(_USED.format(whose=whose).encode(), told).fetchone()
         assert used is not None
         known |= used
     return LimitsAndUse(**known)

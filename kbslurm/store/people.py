@@ -35,6 +35,12 @@ _UNSEEN = re.compile(
 )
 # Providers and configurations write the address with or without a trailing slash.
 _THIS_ISSUER = "issuer IN (%(issuer)s, %(issuer)s || '/')"
+# Whom a verified address means. Never staff: who enters somebody's address mustn't get their rights by it.
+_EXPECTED = f"""
+SELECT p.id FROM person p JOIN personal_data d ON d.person_id = p.id
+WHERE lower(d.email) = lower(%(email)s) AND p.role = 'participant'
+    AND NOT EXISTS (SELECT 1 FROM oidc_account WHERE person_id = p.id AND {_THIS_ISSUER})
+"""
 
 
 class People(Rows):
@@ -119,9 +125,12 @@ class People(Rows):
             self._events.audit(by, "user.add", f"person:{person.id}", {"name": wanted, "account": provider}, now=now)
         return self.get(person.id)
 
-    def for_subject(self, issuer: str, subject: str, name: str, *, now: datetime | None = None) -> Person:
-        """The person with this subject at a university's provider; a new person the first time."""
-        told = {"issuer": issuer.rstrip("/"), "subject": subject}
+    def for_subject(
+        self, issuer: str, subject: str, name: str, *, email: str | None = None, now: datetime | None = None
+    ) -> Person:
+        """The person with this subject at a university's provider. The first time it is whoever a host has entered on a
+        roster with this address, which the provider must have verified; else a new person."""
+        told = {"issuer": issuer.rstrip("/"), "subject": subject, "email": email}
         statement = f"SELECT person_id FROM oidc_account WHERE {_THIS_ISSUER} AND subject = %(subject)s"
         found = self._one(statement, told)
         if found is not None:
@@ -129,16 +138,23 @@ class People(Rows):
         with self._newcomers_in_turn():
             found = self._one(statement, told)
             if found is None:
-                person = self.add(self._free_name(name, subject[-8:]), now=now)
-                self._events.audit("sign-on", "user.add", f"person:{person.id}", {"account": "oidc"}, now=now)
+                expected = None if email is None else self._one(_EXPECTED, told)
+                person = PersonId(expected["id"]) if expected else self._signed_on_first(name, subject, now)
+                if expected:
+                    self._events.audit("sign-on", "link", f"person:{person}", {"account": "oidc"}, now=now)
                 self._do(
                     "INSERT INTO oidc_account (issuer, subject, person_id) VALUES (%(issuer)s, %(subject)s, %(person)s)"
                     " ON CONFLICT DO NOTHING",
-                    {**told, "person": person.id},
+                    {**told, "person": person},
                 )
                 found = self._one(statement, told)
                 assert found is not None
         return self.get(PersonId(found["person_id"]))
+
+    def _signed_on_first(self, name: str, subject: str, now: datetime | None) -> PersonId:
+        person = self.add(self._free_name(name, subject[-8:]), now=now)
+        self._events.audit("sign-on", "user.add", f"person:{person.id}", {"account": "oidc"}, now=now)
+        return person.id
 
     def link_account(self, person: PersonId, provider: str, account: str) -> None:
         """Link this account to the person. Invalid if it belongs to someone else, or they have another."""

@@ -50,13 +50,23 @@ BEGIN
     NEW.came_from := OLD.state;
     RETURN NEW;
 END $$""",
+    # Until when a person may submit to a board beyond its own deadline; NULL: no longer.
+    "kb_extended_to": """
+CREATE FUNCTION kb_extended_to(the_board bigint, the_person bigint) RETURNS timestamptz LANGUAGE sql STABLE AS $$
+    SELECT greatest(
+        (SELECT e.deadline_at FROM extension e WHERE e.board_id = the_board AND e.person_id = the_person),
+        (SELECT max(x.deadline_at) FROM section_extension x JOIN leaderboard b ON b.id = x.board_id
+            JOIN roster r ON r.course = b.course AND lower(r.section) = x.section
+            WHERE x.board_id = the_board AND r.person_id = the_person)
+    )
+$$""",
     # The facts for a decision, and the same as one string: `seen`.
     "kb_facts": """
 CREATE FUNCTION kb_facts(the_person bigint, the_board bigint, the_category text,
     OUT person text, OUT banned_at timestamptz, OUT ban_reason text, OUT name text, OUT closed_at timestamptz,
     OUT deadline_at timestamptz, OUT zone text, OUT visibility text, OUT accepts_jobs jsonb, OUT fair_at timestamptz,
     OUT cost_s double precision, OUT invited boolean, OUT extended_to timestamptz, OUT most_per_hour integer,
-    OUT quota_gpu_s double precision, OUT seen text
+    OUT quota_gpu_s double precision, OUT team text, OUT late_until timestamptz, OUT seen text
 ) LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 DECLARE role text;
@@ -64,12 +74,15 @@ BEGIN
     SELECT p.name, p.role, p.banned_at, p.ban_reason, b.name, b.closed_at, b.deadline_at, b.zone, b.visibility,
         (SELECT s.value FROM setting s WHERE s.key = 'accepts_jobs'), last.fair_at, last.cost_s,
         EXISTS (SELECT 1 FROM invite i JOIN invite_board ib ON ib.invite_id = i.id
-            WHERE i.person_id = p.id AND i.revoked_at IS NULL AND ib.board_id = b.id),
-        (SELECT e.deadline_at FROM extension e WHERE e.board_id = b.id AND e.person_id = p.id),
+            WHERE i.person_id = p.id AND i.revoked_at IS NULL AND ib.board_id = b.id)
+            OR EXISTS (SELECT 1 FROM roster m WHERE m.person_id = p.id AND m.course = b.course)
+            OR EXISTS (SELECT 1 FROM board_role h WHERE h.person_id = p.id AND h.board_id = b.id),
+        kb_extended_to(b.id, p.id),
         (SELECT l.most_per_hour FROM rate_limit l WHERE l.board_id = b.id AND l.category = the_category),
-        (SELECT q.gpu_s_per_day FROM quota q WHERE q.board_id = b.id)
+        (SELECT q.gpu_s_per_day FROM quota q WHERE q.board_id = b.id),
+        CASE WHEN b.teams THEN kb_team_of(p.id, b.id) END, b.late_until
     INTO person, role, banned_at, ban_reason, name, closed_at, deadline_at, zone, visibility, accepts_jobs, fair_at,
-        cost_s, invited, extended_to, most_per_hour, quota_gpu_s
+        cost_s, invited, extended_to, most_per_hour, quota_gpu_s, team, late_until
     FROM person p LEFT JOIN leaderboard b ON b.id = the_board AND b.deleted_at IS NULL
     LEFT JOIN LATERAL (
         SELECT r.fair_at, r.cost_s FROM run r
@@ -78,7 +91,7 @@ BEGIN
     ) last ON true
     WHERE p.id = the_person;
     seen := ROW(person, role, banned_at, ban_reason, name, closed_at, deadline_at, zone, visibility, accepts_jobs,
-        fair_at, cost_s, invited, extended_to, most_per_hour, quota_gpu_s)::text;
+        fair_at, cost_s, invited, extended_to, most_per_hour, quota_gpu_s, team, late_until)::text;
 END $$""",
     # The person's row serialises their submissions: two concurrent ones are stamped one after the other. The shared
     # intake lock is what a pause waits for: once a pause returns, nothing more is accepted. Whoever takes it
@@ -128,11 +141,19 @@ BEGIN
     )
     SELECT array_agg(q.id ORDER BY q.id) INTO due FROM queued q;
 END $$""",
+    # A person's team on a board: the one on its course's roster; their own where they aren't on that.
+    "kb_team_of": """
+CREATE FUNCTION kb_team_of(the_person bigint, the_board bigint) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN r.person_id IS NULL THEN p.team ELSE r.team END
+    FROM person p JOIN leaderboard b ON b.id = the_board
+    LEFT JOIN roster r ON r.person_id = p.id AND r.course = b.course
+    WHERE p.id = the_person
+$$""",
     # A trigger, since submissions are created in several ways, and none may forget it.
     "kb_team": """
 CREATE FUNCTION kb_team() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    SELECT p.team INTO NEW.team FROM person p WHERE p.id = NEW.person_id;
+    NEW.team := kb_team_of(NEW.person_id, NEW.board_id);
     RETURN NEW;
 END $$""",
     "kb_kept": """

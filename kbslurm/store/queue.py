@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from psycopg.errors import UniqueViolation
+
 from kbslurm.domain import placement
 from kbslurm.domain.eta import Service
 from kbslurm.domain.placement import Backlog, Demand, Rules
@@ -102,8 +104,8 @@ class Queue(Rows):
             "most": [ANY_WIDTH if slot.most is None else slot.most for slot in free],
             "staff_only": [slot.staff_only for slot in free],
         }
-        if rules is not None:
-            return self._claim_by_policy(free, rules, now, {**told, **ours})
+        if rules is not None or any(slot.way != "any" or slot.skip or slot.why for slot in free):
+            return self._claim_by_policy(free, rules or Rules(), now, {**told, **ours})
         if any(slot.staff_only for slot in free):
             statement = CLAIM_BESIDE_STAFF
         elif len(free) > 1:
@@ -120,7 +122,10 @@ class Queue(Rows):
         told |= conditions(free, rules, now)
         bounded = rules.budget.is_set
         if not bounded or not any(slot.price for slot in free):
-            found = self._one(CLAIM_BY_POLICY, told)
+            try:
+                found = self._one(CLAIM_BY_POLICY, told)
+            except UniqueViolation:  # another daemon has just put a run into the same keeper
+                return None
             return None if found is None else attempt_of(found)
         with self._pool.transaction() as connection:
             connection.execute(b"SELECT pg_advisory_xact_lock(%(lock)s)", {"lock": BUDGET_LOCK})

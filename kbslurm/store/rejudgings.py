@@ -20,6 +20,7 @@ from kbslurm.store.boards import Boards
 from kbslurm.store.connect import Connection, Pool
 from kbslurm.store.problems import Problems
 from kbslurm.store.rows import Rows, note_event, or_now
+from kbslurm.store.views import Board
 
 # Behind everyone's own runs: their virtual time is one day later.
 PATIENCE = timedelta(days=1)
@@ -61,6 +62,17 @@ WITH chosen AS ({_CHOSEN}), due AS (
 SELECT count(*) AS n FROM due
 """
 
+# What the runs took before, or at most take if that isn't known, on all their GPUs.
+_ESTIMATE = f"""
+WITH chosen AS ({_CHOSEN})
+SELECT c.gpu, count(*) AS runs, sum(took.s)::float8 AS run_s, sum(took.s * v.ranks)::float8 AS gpu_s
+FROM chosen c JOIN problem_version v ON v.id = %(version)s
+CROSS JOIN LATERAL (SELECT coalesce((
+    SELECT greatest(0, extract(epoch FROM a.ended_at - a.started_at)) FROM attempt a
+    WHERE a.run_id = c.id AND a.started_at IS NOT NULL ORDER BY a.number DESC LIMIT 1), c.cost_s) AS s) took
+GROUP BY c.gpu ORDER BY c.gpu
+"""
+
 _MATRIX = """
 SELECT coalesce(ov.name, o.state) AS before,
     CASE WHEN n.ended_at IS NULL THEN 'open' ELSE coalesce(nv.name, n.state) END AS after, count(*) AS n
@@ -80,6 +92,24 @@ SELECT coalesce(sum(extract(epoch FROM a.ended_at - a.started_at)) FILTER (WHERE
 FROM run n JOIN run r ON r.submission_id = n.submission_id AND r.gpu = n.gpu AND (r.id = n.id OR r.counts)
 JOIN attempt a ON a.run_id = r.id AND a.number = r.attempts
 WHERE n.rejudging_id = %(rejudging)s
+"""
+
+# What it changes about each appeal that it decides: those that it was ordered for, and open ones that waited for any.
+_OUTCOMES = """
+WITH changed AS (
+    SELECT n.submission_id, jsonb_agg(jsonb_build_object('gpu', n.gpu, 'before', coalesce(ov.name, o.state),
+        'before_s', ov.score_s, 'after', coalesce(nv.name, n.state), 'after_s', nv.score_s,
+        'counts', n.state = 'scored') ORDER BY n.gpu, n.id) AS outcome
+    FROM run n
+    JOIN run o ON o.submission_id = n.submission_id AND o.gpu = n.gpu AND o.counts
+    LEFT JOIN verdict ov ON ov.run_id = o.id
+    LEFT JOIN verdict nv ON nv.run_id = n.id
+    WHERE n.rejudging_id = %(rejudging)s AND NOT n.counts
+    GROUP BY n.submission_id
+)
+UPDATE question q SET outcome = c.outcome, rejudging_id = %(rejudging)s FROM changed c
+WHERE q.submission_id = c.submission_id
+    AND (q.rejudging_id = %(rejudging)s OR (q.appeal AND q.state = 'open' AND q.outcome IS NULL))
 """
 
 _SUPERSEDE = """
@@ -179,13 +209,19 @@ class Rejudgings(Rows):
         )
 
     def order(
-        self, board: str, wanted: Wanted, version: int | None, *, by: str, now: datetime | None = None
+        self,
+        board: str,
+        wanted: Wanted,
+        version: int | None,
+        *,
+        by: str,
+        question: int | None = None,
+        now: datetime | None = None,
     ) -> Rejudging:
-        """Queue new runs for the selection, behind everyone's own. Invalid if it is empty or a rejudge is open."""
+        """Queue new runs for the selection, behind everyone's own. Invalid if it is empty or a rejudge is open.
+        `question`: the appeal that it decides on."""
         held, at = self._boards.get(board), or_now(now)
-        number = held.problem_version_id if version is None else version
-        if not any(v.id == number and v.name == held.problem_name for v in self._problems.all()):
-            raise NotFound(f"version of problem {held.problem_name}", str(number))
+        number = self._version(held, version)
         told: dict[str, Any] = {**vars(wanted), "board": held.id, "version": number, "by": by, "now": at}
         told |= {"fair_at": at + PATIENCE, "wanted": Jsonb({k: v for k, v in vars(wanted).items() if v is not None})}
         try:
@@ -202,7 +238,13 @@ class Rejudgings(Rows):
                     raise Invalid(
                         f"board {held.name} has no matching runs", hint="Only finished runs can be judged again."
                     )
-                said = {"runs": found["n"], "version": number, "by": by}
+                if question is not None:
+                    connection.execute(
+                        b"UPDATE question SET rejudging_id = %(rejudging)s, outcome = NULL WHERE id = %(question)s",
+                        {"rejudging": made["id"], "question": question},
+                    )
+                about = {} if question is None else {"question": question}
+                said = {"runs": found["n"], "version": number, **about, "by": by}
                 note_event(connection, "staff.rejudge", f"board:{held.id}", said, at)
         except psycopg.errors.UniqueViolation:
             raise Invalid(
@@ -211,6 +253,19 @@ class Rejudgings(Rows):
         ordered = self.open(held.name)
         assert ordered is not None
         return ordered
+
+    def estimate(self, board: str, wanted: Wanted, version: int | None) -> tuple[int, list[dict[str, Any]]]:
+        """The problem version, and by GPU type how many runs a rejudge would have and how long they took before."""
+        held = self._boards.get(board)
+        number = self._version(held, version)
+        return number, self._all(_ESTIMATE, {**vars(wanted), "board": held.id, "version": number})
+
+    def _version(self, held: Board, version: int | None) -> int:
+        """The version to judge by: the board's own, or another one of its problem."""
+        number = held.problem_version_id if version is None else version
+        if not any(v.id == number and v.name == held.problem_name for v in self._problems.all()):
+            raise NotFound(f"version of problem {held.problem_name}", str(number))
+        return number
 
     def preview(
         self, board: str, wanted: Wanted, version: int | None, *, by: str, now: datetime | None = None
@@ -226,15 +281,17 @@ class Rejudgings(Rows):
             )
         return found
 
-    def apply(self, board: str, *, by: str, now: datetime | None = None) -> Rejudging:
+    def apply(self, board: str, *, by: str, only: int | None = None, now: datetime | None = None) -> Rejudging:
         """Make the new verdicts count, all together, and their version live. Refused while any run is open.
 
-        A run with an infrastructure failure keeps its old verdict.
+        A run with an infrastructure failure keeps its old verdict. `only`: the number that the open one must have.
         """
         held, at = self._boards.get(board), or_now(now)
         known = self.open(held.name)
         if known is None:
             raise NotFound("open rejudge of board", held.name)
+        if only not in (None, known.id):
+            raise Refused("someone else has just decided on this rejudge")
         told = {"rejudging": known.id, "board": held.id, "version": known.version, "now": at}
         with self._pool.transaction() as connection:
             self._decide(connection, "applied", told)
@@ -245,6 +302,7 @@ class Rejudgings(Rows):
                 raise Refused(
                     f"{left['n'] if left else 0} of its runs haven't finished yet", hint="Apply it once they have."
                 )
+            connection.execute(_OUTCOMES.encode(), told)
             connection.execute(_SUPERSEDE.encode(), told)
             connection.execute(
                 b"UPDATE run SET counts = true WHERE rejudging_id = %(rejudging)s AND state = 'scored'", told
@@ -254,12 +312,15 @@ class Rejudgings(Rows):
             note_event(connection, "staff.rejudge_applied", f"board:{held.id}", said, at)
         return known
 
-    def cancel(self, board: str, *, by: str, now: datetime | None = None) -> Rejudging:
-        """Discard the new verdicts: nothing changes. Queued runs are cancelled now; the daemon kills running jobs."""
+    def cancel(self, board: str, *, by: str, only: int | None = None, now: datetime | None = None) -> Rejudging:
+        """Discard the new verdicts: nothing changes. Queued runs are cancelled now; the daemon kills running jobs.
+        `only`: as for `apply`."""
         held, at = self._boards.get(board), or_now(now)
         known = self.open(held.name)
         if known is None:
             raise NotFound("open rejudge of board", held.name)
+        if only not in (None, known.id):
+            raise Refused("someone else has just decided on this rejudge")
         told = {"rejudging": known.id, "now": at}
         with self._pool.transaction() as connection:
             self._decide(connection, "cancelled", told)

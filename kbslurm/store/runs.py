@@ -8,13 +8,15 @@ from kbslurm.domain import placement
 from kbslurm.domain.why import Told, Tried
 from kbslurm.errors import NotFound
 from kbslurm.store.attempt_rows import OPEN_ATTEMPT
+from kbslurm.store.claim_sql import COLD_ONLY
 from kbslurm.store.connect import Pool
 from kbslurm.store.costs import GPU_S, MONEY, Costs, sums
 from kbslurm.store.rows import Rows
 
-_WHY = """
+_WHY = f"""
 SELECT run.id AS run, run.submission_id AS submission, b.name AS board, s.team, run.gpu, run.state, s.mode,
     run.by_staff, v.ranks AS gpus, run.cost_s * v.ranks AS most_gpu_s, run.held, run.second, run.pinned,
+    {COLD_ONLY} AS cold,
     greatest(0, extract(epoch FROM %(now)s - run.queued_at))::float8 AS waited_s,
     (SELECT count(*) FROM run o WHERE o.state = 'queued' AND NOT o.held AND o.gpu = run.gpu
         AND (o.fair_at, o.id) < (run.fair_at, run.id)) AS ahead,
@@ -27,6 +29,7 @@ WHERE run.id = %(run)s
 
 _WHY_TRIED = f"""
 SELECT a.number, a.backend, a.state, a.ending, a.reason, a.why_here, a.gpu_class, a.ranks,
+    a.keeper_id IS NOT NULL AS warm,
     coalesce(a.telemetry ->> 'waits', '') AS waits, a.withdraw_at IS NOT NULL AS wanted_back,
     {GPU_S} AS gpu_s, {MONEY} AS money
 FROM attempt a WHERE a.run_id = %(run)s ORDER BY a.number

@@ -31,12 +31,10 @@ FROM attempt a JOIN run r ON r.id = a.run_id JOIN submission s ON s.id = r.submi
 JOIN leaderboard b ON b.id = s.board_id
 LEFT JOIN calibration c ON c.board_id = s.board_id AND c.problem_version_id = r.problem_version_id AND c.gpu = r.gpu
 LEFT JOIN LATERAL (
-    {STANDING_SCORE.format(version="r.problem_version_id", gpu="r.gpu", board="s.board_id", person="s.person_id",
-                         which="t.removed_at IS NULL", ranking="b.ranking")}
+    {STANDING_SCORE.format(run="r", which="t.removed_at IS NULL")}
 ) held ON true
 LEFT JOIN LATERAL (
-    {STANDING_SCORE.format(version="r.problem_version_id", gpu="r.gpu", board="s.board_id", person="s.person_id",
-                         which=_TAKEN_BACK, ranking="b.ranking")}
+    {STANDING_SCORE.format(run="r", which=_TAKEN_BACK)}
 ) gone ON b.confirm AND b.ranking <> 'last' AND r.rejudging_id = 0
 WHERE a.id = %(attempt)s
 """  # fmt: skip

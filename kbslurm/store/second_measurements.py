@@ -10,16 +10,20 @@ from kbslurm.store.connect import Connection
 TEND_LOCK = 4_927_307
 IS_HELD = "run.held AND run.state = 'queued'"
 
-# A person's score that counts on a board: the best, or the latest if that one counts.
+# The score that counts on the board `b` for whoever submitted `s`: the person or, where teams count together, the team
+# that it was for. The best, or the latest if that one counts.
 STANDING_SCORE = """SELECT coalesce(fs.score_s, v.score_s) AS score_s, coalesce(fs.low_s, v.low_s) AS low_s,
         coalesce(fs.high_s, v.high_s) AS high_s
     FROM submission t
-    JOIN run tr ON tr.submission_id = t.id AND tr.problem_version_id = {version} AND tr.gpu = {gpu}
+    JOIN run tr ON tr.submission_id = t.id AND tr.problem_version_id = {run}.problem_version_id AND tr.gpu = {run}.gpu
         AND tr.counts AND tr.may_rank
     JOIN verdict v ON v.run_id = tr.id AND v.ranked
     LEFT JOIN final_score fs ON fs.run_id = tr.id
-    WHERE t.board_id = {board} AND t.person_id = {person} AND {which}
-    ORDER BY CASE WHEN {ranking} = 'last' THEN -t.id END, coalesce(fs.score_s, v.score_s) LIMIT 1"""
+    WHERE t.board_id = s.board_id AND {which}
+        AND t.person_id = ANY(ARRAY(SELECT s.person_id UNION SELECT m.person_id FROM submission m
+            WHERE b.teams AND m.board_id = s.board_id AND m.team = s.team))
+        AND t.team IS NOT DISTINCT FROM CASE WHEN b.teams THEN s.team ELSE t.team END
+    ORDER BY CASE WHEN b.ranking = 'last' THEN -t.id END, coalesce(fs.score_s, v.score_s) LIMIT 1"""
 
 # Waiting second measurements: (the run, its first one's score, and whether another of the same person's that was
 # confirmed meanwhile makes it unnecessary). They are due once no other one of that person's is being measured.
@@ -35,8 +39,7 @@ WITH waiting AS (
         AND f.rejudging_id = 0 AND NOT f.second
     JOIN verdict v ON v.run_id = f.id
     LEFT JOIN LATERAL (
-        {STANDING_SCORE.format(version="h.problem_version_id", gpu="h.gpu", board="s.board_id", person="h.person_id",
-                             which="t.removed_at IS NULL", ranking="b.ranking")}
+        {STANDING_SCORE.format(run="h", which="t.removed_at IS NULL")}
     ) held ON true
     WHERE h.held AND h.second AND h.state = 'queued' AND NOT EXISTS (
         SELECT 1 FROM run o JOIN submission os ON os.id = o.submission_id

@@ -20,11 +20,13 @@ from kbslurm.store.places import LATELY
 from kbslurm.store.rows import Rows, note_event
 
 BY_POLICY = "the policy"
+BY_ITSELF = ", by itself"  # the same place, but a job of its own instead of a warm worker
 
 _MEASURED = """
 SELECT r.id AS run, r.problem_version_id AS version, r.gpu, r.cost_s, r.by_staff, s.board_id AS board, s.source,
-    s.sha256, s.file_name
+    s.sha256, s.file_name, a.backend AS ran_at, a.keeper_id IS NOT NULL AS warm
 FROM run r JOIN submission s ON s.id = r.submission_id JOIN verdict v ON v.run_id = r.id
+JOIN attempt a ON a.id = v.attempt_id
 WHERE s.id = %(submission)s AND s.mode = 'leaderboard' AND s.via <> ALL(%(of_the_service)s) AND r.counts
     AND v.name = 'passed' AND v.score_s IS NOT NULL AND r.gpu = ANY(%(gpus)s) ORDER BY r.id
 """
@@ -32,7 +34,7 @@ WHERE s.id = %(submission)s AND s.mode = 'leaderboard' AND s.via <> ALL(%(of_the
 # Only for recent runs: an old one says nothing new about a place.
 _RANKED = f"""
 SELECT r.id AS run, r.submission_id AS submission, lower(b.name) AS board, r.gpu, a.backend,
-    r.cost_s * pv.ranks AS gpu_s
+    r.cost_s * pv.ranks AS gpu_s, a.keeper_id IS NOT NULL AS warm
 FROM run r JOIN submission s ON s.id = r.submission_id JOIN leaderboard b ON b.id = s.board_id
 JOIN problem_version pv ON pv.id = r.problem_version_id
 JOIN verdict v ON v.run_id = r.id JOIN attempt a ON a.id = v.attempt_id
@@ -53,21 +55,22 @@ WITH taken AS (
     RETURNING id
 ), due AS (
     INSERT INTO run (submission_id, problem_version_id, person_id, gpu, fair_at, queued_at, cost_s, by_staff,
-        secret_seed, counts, may_rank, pinned)
+        secret_seed, counts, may_rank, pinned, cold)
     SELECT id, %(version)s, %(person)s, %(gpu)s, %(now)s, %(now)s, %(cost_s)s, %(by_staff)s, %(seed)s, false, false,
-        %(place)s FROM taken
+        %(place)s, %(cold)s FROM taken
     RETURNING id, submission_id, gpu
 ), noted AS (
     INSERT INTO event (kind, subject, data, at)
     SELECT 'run.queued', 'run:' || id, jsonb_build_object('submission', submission_id, 'gpu', gpu,
         'shadow', %(run)s::bigint, 'backend', %(place)s::text), %(now)s FROM due
 )
-INSERT INTO shadow (run_id, of_run_id, backend, created_by, created_at)
-SELECT id, %(run)s, %(place)s, %(by)s, %(now)s FROM due RETURNING run_id
+INSERT INTO shadow (run_id, of_run_id, backend, way, created_by, created_at)
+SELECT id, %(run)s, %(place)s, CASE WHEN %(cold)s THEN 'cold' ELSE '' END, %(by)s, %(now)s FROM due RETURNING run_id
 """
 
-_SHADOWS = """
-SELECT sh.backend AS place, r.gpu, r.state, v.name AS verdict, v.score_s AS there_s, v.low_s AS there_low_s,
+_SHADOWS = f"""
+SELECT sh.backend || CASE sh.way WHEN 'cold' THEN '{BY_ITSELF}' ELSE '' END AS place, r.gpu, r.state,
+    v.name AS verdict, v.score_s AS there_s, v.low_s AS there_low_s,
     v.high_s AS there_high_s, o.score_s AS home_s, o.low_s AS home_low_s, o.high_s AS home_high_s
 FROM shadow sh JOIN run r ON r.id = sh.run_id JOIN submission s ON s.id = r.submission_id
 LEFT JOIN verdict v ON v.run_id = r.id JOIN verdict o ON o.run_id = sh.of_run_id
@@ -108,10 +111,27 @@ class Shadows(Rows):
             note_event(connection, "staff.shadow", f"submission:{submission}", {"place": place, "by": by}, now)
         return ids
 
+    def order_cold(self, submission: int, gpus: Sequence[str], *, by: str, now: datetime) -> list[int]:
+        """Measure a submission that ran in a warm worker again, at the same place by a job of its own; returns the
+        runs' numbers."""
+        asked = {"submission": submission, "of_the_service": OF_THE_SERVICE, "gpus": list(gpus)}
+        with self._pool.transaction() as connection:
+            found = connection.execute(_MEASURED.encode(), asked).fetchall()
+            warm = [row for row in found if row["warm"]]
+            if not warm:
+                raise Invalid(
+                    f"submission {submission} has no score from a warm worker",
+                    hint="kbslurm why -s NUMBER says where it ran; --on PLACE measures it at another place.",
+                )
+            person = own_person(connection, now)
+            ids = [_ordered(connection, row, person, row["ran_at"], by, now, cold=True) for row in warm]
+            note_event(connection, "staff.shadow", f"submission:{submission}", {"way": "cold", "by": by}, now)
+        return ids
+
     def candidates(self, now: datetime) -> Sequence[Ranked]:
         return [Ranked(**row) for row in self._all(_RANKED, {"now": now, "of_the_service": OF_THE_SERVICE})]
 
-    def order_once(self, ranked: Ranked, place: str, now: datetime) -> bool:
+    def order_once(self, ranked: Ranked, place: str, now: datetime, *, cold: bool = False) -> bool:
         asked = {"submission": ranked.submission, "of_the_service": OF_THE_SERVICE, "gpus": [ranked.gpu]}
         with self._pool.transaction() as connection:
             # Serialises concurrent orders, so that the second one sees what the first one did.
@@ -121,7 +141,7 @@ class Shadows(Rows):
             rows = [row for row in found if row["run"] == ranked.run]
             if there is not None or not rows:
                 return False
-            _ordered(connection, rows[0], own_person(connection, now), place, BY_POLICY, now)
+            _ordered(connection, rows[0], own_person(connection, now), place, BY_POLICY, now, cold=cold)
             return True
 
     def of_board(self, board: str) -> list[ShadowView]:
@@ -133,9 +153,11 @@ class Shadows(Rows):
         return [_shadow(place, gpu, rows) for (place, gpu), rows in seen.items()]
 
 
-def _ordered(connection: Connection, row: DictRow, person: int, place: str, by: str, now: datetime) -> int:
+def _ordered(
+    connection: Connection, row: DictRow, person: int, place: str, by: str, now: datetime, *, cold: bool = False
+) -> int:
     """The number of this run's shadow."""
-    told = {**row, "person": person, "place": place, "by": by, "now": now, "seed": secrets.token_hex(16)}
+    told = {**row, "person": person, "place": place, "by": by, "now": now, "seed": secrets.token_hex(16), "cold": cold}
     made = connection.execute(_ORDER_SHADOW.encode(), told).fetchone()
     assert made is not None
     return int(made["run_id"])

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
 
-from kbslurm.domain.board import Entry
+from kbslurm.domain import access, places
+from kbslurm.domain.board import Entry, Ranking, Standing
 from kbslurm.domain.run import EventId, PersonId
 from kbslurm.errors import NotFound
 from kbslurm.store.boards import Boards
-from kbslurm.store.connect import Pool
+from kbslurm.store.connect import Connection, Pool
+from kbslurm.store.deadlines import in_time, practice
 from kbslurm.store.events import Events
 from kbslurm.store.rows import Rows
-from kbslurm.store.views import Moved
+from kbslurm.store.views import Board, Moved
 
+# Whom an entry of a submission `s` to the board `b` by the person `p` is for, as everybody reads it: the name, and the
+# team where teams count together.
+SHOWN_NAME = "CASE WHEN b.teams THEN coalesce(s.team, p.name) ELSE p.name END"
+SHOWN_TEAM = "CASE WHEN b.teams THEN s.team END"
+
+# Until `until`: hosts decide how far others see. Late submissions never rank.
 _SCORED_BY = """
-SELECT p.id AS person_id, p.name AS person, s.id AS submission_id, r.id AS run_id,
+SELECT p.id AS person_id, {name} AS person, {team} AS team, s.id AS submission_id, r.id AS run_id,
     coalesce(fs.score_s, v.score_s) AS score_s, coalesce(fs.low_s, v.low_s) AS low_s,
     coalesce(fs.high_s, v.high_s) AS high_s, s.accepted_at AS at, s.file_name
 FROM submission s
@@ -22,35 +32,72 @@ JOIN leaderboard b ON b.id = s.board_id
 JOIN person p ON p.id = s.person_id
 JOIN {run} ON r.submission_id = s.id AND r.problem_version_id = b.problem_version_id AND r.counts AND r.may_rank
 JOIN verdict v ON v.run_id = r.id AND v.ranked
-LEFT JOIN final_score fs ON fs.run_id = r.id
+LEFT JOIN ({final_scores}) fs ON fs.run_id = r.id
 WHERE s.board_id = %(board)s AND s.removed_at IS NULL AND p.banned_at IS NULL
     AND (%(gpu)s::text IS NULL OR r.gpu = %(gpu)s){whose}
+    AND (%(until)s::timestamptz IS NULL OR s.accepted_at <= %(until)s) AND {in_time}
     AND (b.ranking = 'best' OR s.id = (
         SELECT max(t.id) FROM submission t
         JOIN run tr ON tr.submission_id = t.id AND tr.problem_version_id = r.problem_version_id AND tr.gpu = r.gpu
             AND tr.counts AND tr.may_rank
         JOIN verdict tv ON tv.run_id = tr.id AND tv.ranked
-        WHERE t.board_id = s.board_id AND t.person_id = s.person_id AND t.removed_at IS NULL
+        WHERE t.board_id = s.board_id AND t.removed_at IS NULL
+            AND (%(until)s::timestamptz IS NULL OR t.accepted_at <= %(until)s) AND {t_in_time}
+            AND (t.person_id = s.person_id AND t.team IS NOT DISTINCT FROM CASE WHEN b.teams THEN s.team ELSE t.team END
+                OR b.teams AND t.team = s.team)
     ))
 ORDER BY coalesce(fs.score_s, v.score_s), s.accepted_at, s.id, r.id
 """
 
-_SCORED = _SCORED_BY.format(run="run r", whose="")
+# Those of finals that were applied by then.
+FINAL_SCORES = """SELECT x.run_id, x.score_s, x.low_s, x.high_s FROM final_score x JOIN final f ON f.id = x.final_id
+    WHERE %(until)s::timestamptz IS NULL OR f.decided_at <= %(until)s"""
+_NAMES = {"name": SHOWN_NAME, "team": SHOWN_TEAM, "final_scores": FINAL_SCORES}
+_ALWAYS = {**_NAMES, "in_time": in_time("s"), "t_in_time": in_time("t")}
+_PRACTISED = {**_NAMES, "in_time": practice("s"), "t_in_time": practice("t")}
+
+_SCORED = _SCORED_BY.format(run="run r", whose="", **_ALWAYS)
 
 # Looked up one by one: otherwise the planner reads every run because of the costly part that only `last` needs.
 _SCORED_OF = _SCORED_BY.format(
     run="LATERAL (SELECT * FROM run WHERE run.submission_id = s.id OFFSET 0) r",
     whose=" AND s.person_id = ANY(%(people)s)",
+    **_ALWAYS,
 )
 
-_BEST = f"""
-SELECT * FROM (
-    SELECT DISTINCT ON (person_id) * FROM ({_SCORED}) scored ORDER BY person_id, score_s, at, submission_id, run_id
+# Standings that a host has fixed: who is banned still disappears, and nothing else changes them.
+_FIXED = f"""
+SELECT p.id AS person_id, {SHOWN_NAME} AS person, {SHOWN_TEAM} AS team, s.id AS submission_id, r.id AS run_id,
+    x.score_s, x.low_s, x.high_s, s.accepted_at AS at, s.file_name
+FROM fixed_place x JOIN run r ON r.id = x.run_id JOIN submission s ON s.id = r.submission_id
+JOIN person p ON p.id = s.person_id JOIN leaderboard b ON b.id = s.board_id
+WHERE x.finalisation_id = %(finalisation)s AND p.banned_at IS NULL AND (%(gpu)s::text IS NULL OR r.gpu = %(gpu)s)
+    AND (%(people)s::bigint[] = '{{}}' OR s.person_id = ANY(%(people)s))
+ORDER BY x.score_s, s.accepted_at, s.id, r.id
+"""
+
+# The teams for which these people submitted, and everyone who ever submitted for them, where teams count together.
+_TEAMS_OF = """
+SELECT t.team, array_agg(DISTINCT t.person_id) AS members
+FROM leaderboard b JOIN submission t ON t.board_id = b.id
+WHERE lower(b.name) = lower(%(board)s) AND b.deleted_at IS NULL AND b.teams AND t.team IN (
+    SELECT s.team FROM submission s WHERE s.person_id = ANY(%(people)s) AND s.board_id = b.id AND s.team IS NOT NULL)
+GROUP BY t.team
+"""
+
+_BEST_OF = """
+SELECT person_id, person, team, submission_id, run_id, score_s, low_s, high_s, at, file_name FROM (
+    SELECT DISTINCT ON (side) * FROM (
+        SELECT scored.*, coalesce('team ' || team, person_id::text) AS side FROM ({scored}) scored
+    ) sided ORDER BY side, score_s, at, submission_id, run_id
 ) best ORDER BY score_s, at, submission_id, run_id
 """
 
+_BEST = _BEST_OF.format(scored=_SCORED)
+_PRACTICE = _BEST_OF.format(scored=_SCORED_BY.format(run="run r", whose="", **_PRACTISED))
+
 _RECORDS = f"""
-SELECT person_id, person, submission_id, run_id, score_s, low_s, high_s, at, file_name FROM (
+SELECT person_id, person, team, submission_id, run_id, score_s, low_s, high_s, at, file_name FROM (
     SELECT scored.*, min(score_s) OVER (
         ORDER BY at, submission_id, score_s, run_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     ) AS before FROM ({_SCORED}) scored
@@ -78,9 +125,27 @@ MOVED_LOOK = 20_000
 
 # Hosts' actions on a board that don't change the ranking.
 _STILL = [
-    "board.calibrated", "staff.close", "staff.deadline", "staff.extend", "staff.final", "staff.final_forgotten",
-    "staff.invite", "staff.quota", "staff.rate_limit", "staff.rejudge", "staff.rejudge_cancelled", "staff.visibility",
+    "board.announced", "board.calibrated", "staff.board_role", "staff.close", "staff.code", "staff.final",
+    "staff.final_forgotten", "staff.late", "staff.invite", "staff.names", "staff.quota", "staff.rate_limit",
+    "staff.rejudge", "staff.rejudge_cancelled", "staff.visibility",
 ]  # fmt: skip
+
+
+def entries_in(connection: Connection, board: Board, gpu: str, *, live: bool) -> list[Entry]:
+    """What `Standings.best` returns, as this transaction sees it."""
+    told = _asked(board, gpu, live=live)
+    statement = _BEST if board.finalisation is None else _FIXED
+    return [Entry(**row) for row in connection.execute(statement.encode(), told)]
+
+
+def _asked(board: Board, gpu: str | None, people: Collection[PersonId] = (), *, live: bool) -> dict[str, Any]:
+    return {
+        "board": board.id,
+        "gpu": gpu,
+        "people": list(people),
+        "until": access.shown_until(board.frozen_at, host=live),
+        "finalisation": board.finalisation,
+    }
 
 
 class Standings(Rows):
@@ -90,34 +155,87 @@ class Standings(Rows):
         super().__init__(pool)
         self._boards, self._events = boards, events
 
-    def scored(self, board: str, gpu: str | None = None) -> list[Entry]:
-        """Every run that ranks on this board, best first: of the live version, not of banned people, not removed.
+    def scored(self, board: str, gpu: str | None = None, *, live: bool = False) -> list[Entry]:
+        """Every run that ranks on this board, best first: of the live version, in time, not of banned people, not
+        removed. On a board that ranks by `last` only each person's latest one per GPU type; once its standings are
+        fixed, only those.
 
-        On a board that ranks by `last` only each person's latest one per GPU type.
+        Of a frozen board what everybody may see, of one whose standings are hidden nothing, and people as whom others
+        see them; `live`: all of it, for hosts. `undisguised`: what isn't frozen, by people's own names also where it
+        is hidden, for whoever keeps the rest back.
         """
-        return self._scored(_SCORED, board, gpu)
+        return self._scored(_SCORED, board, gpu, live=live)
 
-    def best(self, board: str, gpu: str) -> list[Entry]:
-        """Each person's best of these, in order: all that a ranking needs."""
-        return self._scored(_BEST, board, gpu)
+    def best(self, board: str, gpu: str, *, live: bool = False, undisguised: bool = False) -> list[Entry]:
+        """The best of each person, or team, in order: all that a ranking needs."""
+        return self._scored(_BEST, board, gpu, live=live, undisguised=undisguised)
+
+    def practice(self, board: str, gpu: str) -> list[Entry]:
+        """The best of what each submitted after the end: apart from the standings, and shown as those are."""
+        return self._scored(_PRACTICE, board, gpu, live=False, fixed=False)
+
+    def unfixed(self, board: str, gpu: str) -> list[Entry]:
+        """The same as the verdicts have it, all of it, whether or not others were fixed: for hosts who fix them."""
+        return self._scored(_BEST, board, gpu, live=True, fixed=False)
 
     def scored_of(self, board: str, gpu: str, people: Collection[PersonId]) -> list[Entry]:
-        """The same, for these people only."""
-        return self._scored(_SCORED_OF, board, gpu, people)
+        """The same, undisguised, for these people only; where teams count together, for all of theirs."""
+        theirs = self._all(_TEAMS_OF, {"board": board.strip(), "people": list(people)})
+        teams = {row["team"] for row in theirs}
+        everyone = {*people, *(PersonId(one) for row in theirs for one in row["members"])}
+        found = self._scored(_SCORED_OF, board, gpu, everyone, live=False, undisguised=True)
+        return [one for one in found if one.person_id in people or one.team in teams]
 
-    def records(self, board: str, gpu: str) -> list[Entry]:
-        """The ones that were better than all before them, oldest first."""
-        return self._scored(_RECORDS, board, gpu)
+    def records(self, board: str, gpu: str, *, live: bool = False, undisguised: bool = False) -> list[Entry]:
+        """The ones that were better than all before them, oldest first. Those are history: fixing standings doesn't
+        change them."""
+        return self._scored(_RECORDS, board, gpu, live=live, undisguised=undisguised, fixed=False)
 
-    def _scored(self, statement: str, board: str, gpu: str | None, people: Collection[PersonId] = ()) -> list[Entry]:
-        held = self._one(
-            "SELECT id FROM leaderboard WHERE lower(name) = lower(%(name)s) AND deleted_at IS NULL",
-            {"name": board.strip()},
-        )
+    def own(self, board: Board, gpu: str, person: PersonId) -> tuple[list[Standing], int]:
+        """Where this person stands, for each of their teams where teams count together; and how many rank. Named as
+        others see them, so that they know themselves among the others."""
+        if not access.shows_own_place(board.standings):
+            return [], 0
+        sides = {one.side for one in self.scored_of(board.name, gpu, [person])}
+        rows, found = Ranking(self.best(board.name, gpu, undisguised=True)), []
+        disguise = self._boards.disguise(board)
+        for n, one in enumerate(rows.entries):
+            if one.side in sides:
+                name = disguise.name_of(one.person_id, one.team) or one.person
+                found.append(replace(rows[n], entry=replace(one, person=name)))
+        return found, len(rows)
+
+    def own_rows(self, board: Board, person: PersonId, gpus: Sequence[str] | None = None) -> list[dict[str, Any]]:
+        """The same for these or all GPU types, as people are told it."""
+        found = []
+        for gpu in board.gpus if gpus is None else gpus:
+            mine, many = self.own(board, gpu, person)
+            found += [places.own_row(gpu, one, many) for one in mine]
+        return found
+
+    def _scored(
+        self,
+        statement: str,
+        board: str,
+        gpu: str | None,
+        people: Collection[PersonId] = (),
+        *,
+        live: bool,
+        undisguised: bool = False,
+        fixed: bool = True,
+    ) -> list[Entry]:
+        held = self._boards.find(board, counted=False)
         if held is None:
             raise NotFound("board", board, known=self._boards.names(public_only=True))
-        told = {"board": held["id"], "gpu": gpu, "people": list(people)}
-        return [Entry(**row) for row in self._all(statement, told)]
+        if not undisguised and not access.shows_standings(held.standings, host=live):
+            return []
+        told = _asked(held, gpu, people, live=live)
+        chosen = _FIXED if fixed and held.finalisation is not None else statement
+        found = [Entry(**row) for row in self._all(chosen, told)]
+        if undisguised or access.names_people(held.names, host=live):
+            return found
+        disguise = self._boards.disguise(held)
+        return [disguise.entry(one) for one in found]
 
     def moved(self, board: int, after: EventId) -> Moved:
         """What may have changed the ranking since `after`."""

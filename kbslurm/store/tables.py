@@ -6,7 +6,7 @@ definition can't say (functions and triggers) is created together with the table
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from sqlalchemy import (
     ARRAY,
@@ -33,6 +33,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
+from kbslurm.domain.access import NamesShown, StandingsShown
+from kbslurm.domain.keepers import OPEN_KEEPERS, KeeperEnding, KeeperState
 from kbslurm.domain.run import MOVES, OPEN_RUNS, AttemptState, Ending, RunState
 from kbslurm.store.programs import PROGRAMS
 
@@ -118,7 +120,38 @@ token = Table(
     _moment("expires_at"),
     _moment("revoked_at"),
     _moment("used_at"),
-    _one_of("kind", ("cli", "web", "api", "pending")),
+    # An invitation's is used once, for a browser's session or a device's own token.
+    _one_of("kind", ("cli", "web", "api", "pending", "invite")),
+    Index(None, "person_id"),
+)
+
+# What can be erased of a person, and nothing else: other tables know them by their number.
+personal_data = Table(
+    "personal_data",
+    metadata,
+    Column("person_id", BigInteger, ForeignKey("person.id"), primary_key=True, autoincrement=False),
+    _words("full_name", null=True),
+    _words("email", null=True),
+    _words("student_id", null=True),
+    # A roster's other columns, by their headings: learning platforms want theirs back with the grades.
+    _told("extra"),
+    _moment("changed_at", null=False),
+)
+Index("uq_personal_data_email", func.lower(personal_data.c.email), unique=True)
+Index("uq_personal_data_student_id", func.lower(personal_data.c.student_id), unique=True)
+
+# A course is a name that people and boards have in common.
+roster = Table(
+    "roster",
+    metadata,
+    Column("course", Text, primary_key=True),
+    Column("person_id", BigInteger, ForeignKey("person.id"), primary_key=True, autoincrement=False),
+    _words("section", null=True),
+    _words("team", null=True),
+    # On every board of the course; `board_role` is for single boards.
+    _words("role", default="student"),
+    _moment("added_at", null=False),
+    _one_of("role", ("student", "owner", "assistant", "grader", "observer")),
     Index(None, "person_id"),
 )
 
@@ -138,6 +171,8 @@ problem_version = Table(
     UniqueConstraint("problem_id", "digest"),
 )
 
+# 122 random bits.
+NEW_KEY = "replace((gen_random_uuid())::text, '-'::text, ''::text)"
 leaderboard = Table(
     "leaderboard",
     metadata,
@@ -154,15 +189,71 @@ leaderboard = Table(
     _words("secret_seed"),
     _integer("min_isolation"),
     Column("confirm", Boolean, nullable=False, server_default=text("true")),
+    # Its runs never go into keepers.
+    Column("cold", Boolean, nullable=False, server_default=text("false")),
     _to("created_by", "person", null=True),
     _moment("created_at", null=False),
     _moment("closed_at"),
     _moment("deleted_at"),
+    _words("course", null=True),
+    # Its people's submissions count together with those of their team, in standings and limits.
+    Column("teams", Boolean, nullable=False, server_default=text("false")),
+    # After the end it goes on taking submissions, which count nowhere.
+    Column("practice", Boolean, nullable=False, server_default=text("false")),
+    # Whoever is in no team can't submit.
+    Column("teams_only", Boolean, nullable=False, server_default=text("false")),
+    # What is accepted after the deadline, and what that costs in grades.
+    _moment("late_until"),
+    Column("late_grace_s", Double, nullable=False, server_default=text("0")),
+    Column("late_percent", Double, nullable=False, server_default=text("0")),
+    _words("late_per", default="day"),
+    _integer("slip_days"),
+    # From when on hardly anybody sees what was submitted.
+    _moment("frozen_at"),
+    # As whom others see its people, and the secret from which pseudonyms follow; and whether they see standings at all.
+    _words("names", default="real"),
+    Column("names_key", Text, nullable=False, server_default=text(NEW_KEY)),
+    _words("standings", default="shown"),
     _one_of("visibility", ("public", "closed")),
     _one_of("ranking", ("best", "last")),
+    _one_of("late_per", ("hour", "day")),
+    _one_of("names", get_args(NamesShown)),
+    _one_of("standings", get_args(StandingsShown)),
 )
 # A deleted board keeps its rows, but its name can be used again.
 Index("uq_leaderboard_name", func.lower(leaderboard.c.name), unique=True, postgresql_where=text("deleted_at IS NULL"))
+
+# Whoever helps on a board without being staff.
+board_role = Table(
+    "board_role",
+    metadata,
+    Column("board_id", BigInteger, ForeignKey("leaderboard.id"), primary_key=True, autoincrement=False),
+    Column("person_id", BigInteger, ForeignKey("person.id"), primary_key=True, autoincrement=False),
+    _words("role"),
+    _one_of("role", ("owner", "assistant", "grader", "observer")),
+    Index(None, "person_id"),
+)
+
+# When a board's code is published; without a row it isn't.
+board_code = Table(
+    "board_code",
+    metadata,
+    Column("board_id", BigInteger, ForeignKey("leaderboard.id"), primary_key=True, autoincrement=False),
+    _words("rule"),
+    _words("licence", default=""),
+    _moment("since", null=False),
+    _one_of("rule", ("never", "deadline", "consent")),
+)
+
+# Who agreed that their code on a board is published.
+code_consent = Table(
+    "code_consent",
+    metadata,
+    Column("board_id", BigInteger, ForeignKey("leaderboard.id"), primary_key=True, autoincrement=False),
+    Column("person_id", BigInteger, ForeignKey("person.id"), primary_key=True, autoincrement=False),
+    _moment("given_at", null=False),
+    Index(None, "person_id"),
+)
 
 submission = Table(
     "submission",
@@ -180,11 +271,14 @@ submission = Table(
     _moment("removed_at"),
     # The author's team at that time; changing teams doesn't affect it.
     _words("team", null=True),
+    # Whether it came after the end, for practice; NULL: no.
+    Column("practice", Boolean),
     # The only benchmark to profile; NULL: the last ones.
     Column("benchmark", Integer),
     _one_of("mode", ("test", "benchmark", "leaderboard", "profile")),
     Index("ix_submission_person", "person_id", "id"),
     Index("ix_submission_board", "board_id", "id"),
+    Index("ix_submission_team", "board_id", "team", "accepted_at", postgresql_where=text("team IS NOT NULL")),
 )
 
 run = Table(
@@ -221,6 +315,8 @@ run = Table(
     Column("held", Boolean, nullable=False, server_default=text("false")),
     # The only place that it may go to.
     _words("pinned", null=True),
+    # It never goes into a keeper.
+    Column("cold", Boolean, nullable=False, server_default=text("false")),
     UniqueConstraint("submission_id", "problem_version_id", "gpu", "rejudging_id", "second", name="uq_run_once"),
     Index("ix_run_held", "id", postgresql_where=text("held")),
     Index("ix_run_seconds", "person_id", postgresql_where=text("second AND ended_at IS NULL")),
@@ -238,6 +334,52 @@ run = Table(
     Index("ix_run_failed", "ended_at", postgresql_where=text("state = 'failed'")),
 )
 
+# A job that holds a GPU, in which attempts run one after another.
+OPEN_KEEPER = "state IN ({})".format(", ".join(f"'{state}'" for state in KeeperState if state in OPEN_KEEPERS))
+keeper = Table(
+    "keeper",
+    metadata,
+    _id(),
+    _words("name"),
+    _words("backend"),
+    _words("gpu"),
+    _words("state", default="intent"),
+    _words("handle", null=True),
+    Column("life_s", Double, nullable=False),
+    Column("idle_s", Double, nullable=False),
+    # Why it was started, and by which host, if one asked.
+    _words("why", default=""),
+    _words("asked_by", null=True),
+    _moment("opened_at", null=False),
+    _moment("submitted_at"),
+    _moment("started_at"),
+    _moment("seen_at"),
+    _moment("expected_at"),
+    _moment("ended_at"),
+    _integer("clean_sweeps"),
+    _moment("swept_at"),
+    _words("node", null=True),
+    # Since when and why it gets no more runs, and what its ending will be called.
+    _moment("drain_at"),
+    _words("drain_as", null=True),
+    _words("drain_why", default=""),
+    # The last look at its partition: whether other people's jobs waited.
+    _moment("looked_at"),
+    _words("others", default=""),
+    _words("others_why", default=""),
+    _words("ending", null=True),
+    _words("reason", default=""),
+    _one_of("state", KeeperState),
+    _one_of("ending", KeeperEnding),
+    _one_of("drain_as", KeeperEnding),
+    _one_of("others", ("", "yes", "no", "unknown")),
+    CheckConstraint(f"(ended_at IS NULL) = ({OPEN_KEEPER})", name="ended"),
+    UniqueConstraint("name"),
+    Index("ix_keeper_open", "id", postgresql_where=text(OPEN_KEEPER)),
+    Index("ix_keeper_held", "backend", "gpu", "ended_at"),
+)
+
+OPEN_ATTEMPT = "state IN ('intent', 'ambiguous', 'submitted', 'running')"
 attempt = Table(
     "attempt",
     metadata,
@@ -273,11 +415,20 @@ attempt = Table(
     # False: its GPU isn't of its board's class, so its times don't rank.
     Column("ranks", Boolean, nullable=False, server_default=text("true")),
     _moment("withdraw_at"),
+    # What a warm attempt runs in: one at a time.
+    _to("keeper_id", "keeper", null=True),
     _one_of("state", AttemptState),
     _one_of("ending", Ending),
     UniqueConstraint("run_id", "number"),
     UniqueConstraint("name"),
-    Index("ix_attempt_open", "id", postgresql_where=text("state IN ('intent', 'ambiguous', 'submitted', 'running')")),
+    Index("ix_attempt_open", "id", postgresql_where=text(OPEN_ATTEMPT)),
+    Index(
+        "uq_attempt_in_keeper",
+        "keeper_id",
+        unique=True,
+        postgresql_where=text(f"keeper_id IS NOT NULL AND {OPEN_ATTEMPT}"),
+    ),
+    Index("ix_attempt_keeper", "keeper_id", postgresql_where=text("keeper_id IS NOT NULL")),
     Index("ix_attempt_refused", "run_id", "backend", postgresql_where=text("state = 'refused'")),
     Index("ix_attempt_dead", "ended_at", postgresql_where=text("state = 'dead' AND node IS NOT NULL")),
     Index("ix_attempt_paid", "opened_at", postgresql_where=text("price > 0")),
@@ -383,6 +534,8 @@ shadow = Table(
     Column("run_id", BigInteger, ForeignKey("run.id"), primary_key=True, autoincrement=False),
     _to("of_run_id", "run"),
     _words("backend"),
+    # `cold`: the run ranked from a keeper, and its shadow is a job of its own.
+    _words("way", default=""),
     _words("created_by"),
     _moment("created_at", null=False),
     Index(None, "of_run_id"),
@@ -467,6 +620,62 @@ extension = Table(
     _moment("deadline_at", null=False),
 )
 
+# As whom somebody chose to be seen on a board; no two there look alike.
+nickname = Table(
+    "nickname",
+    metadata,
+    Column("board_id", BigInteger, ForeignKey("leaderboard.id"), primary_key=True, autoincrement=False),
+    Column("person_id", BigInteger, ForeignKey("person.id"), primary_key=True, autoincrement=False),
+    _words("name"),
+    _words("outline"),
+    UniqueConstraint("board_id", "outline"),
+)
+
+# The same for everybody in a section of the board's course, by its name in lower case.
+section_extension = Table(
+    "section_extension",
+    metadata,
+    Column("board_id", BigInteger, ForeignKey("leaderboard.id"), primary_key=True, autoincrement=False),
+    Column("section", Text, primary_key=True),
+    _moment("deadline_at", null=False),
+)
+
+# A board's standings, fixed by a host. The newest one that wasn't withdrawn is what the board shows; none is changed.
+finalisation = Table(
+    "finalisation",
+    metadata,
+    _id(),
+    _to("board_id", "leaderboard"),
+    _words("decided_by"),
+    _words("note", default=""),
+    _moment("at", null=False),
+    _moment("withdrawn_at"),
+    Index("ix_finalisation_board", "board_id", "id"),
+)
+
+fixed_place = Table(
+    "fixed_place",
+    metadata,
+    Column("finalisation_id", BigInteger, ForeignKey("finalisation.id"), primary_key=True, autoincrement=False),
+    Column("run_id", BigInteger, ForeignKey("run.id"), primary_key=True, autoincrement=False),
+    Column("score_s", Double, nullable=False),
+    Column("low_s", Double, nullable=False),
+    Column("high_s", Double, nullable=False),
+)
+
+# The archives of a board that were written, and where: they hold what deleting a person can't reach.
+archive = Table(
+    "archive",
+    metadata,
+    _id(),
+    _to("board_id", "leaderboard"),
+    Column("private", Boolean, nullable=False),
+    _words("place"),
+    _words("written_by"),
+    _moment("at", null=False),
+    Index(None, "board_id"),
+)
+
 rejudging = Table(
     "rejudging",
     metadata,
@@ -480,6 +689,33 @@ rejudging = Table(
     _moment("decided_at"),
     _one_of("state", ("open", "applied", "cancelled")),
     Index("uq_rejudging_open", "board_id", unique=True, postgresql_where=text("state = 'open'")),
+)
+
+# A person's, at a board or one of their submissions. An answer to all is shown to whoever sees the board.
+question = Table(
+    "question",
+    metadata,
+    _id(),
+    _to("board_id", "leaderboard"),
+    _to("person_id", "person"),
+    _to("submission_id", "submission", null=True),
+    # It asks for the submission to be judged again.
+    Column("appeal", Boolean, nullable=False),
+    _words("text"),
+    _moment("asked_at", null=False),
+    _words("state", default="open"),
+    _words("answer", default=""),
+    Column("to_all", Boolean, nullable=False, server_default=text("false")),
+    _words("answered_by", null=True),
+    _moment("answered_at"),
+    # The rejudge that decides on an appeal, and once it is applied what it changed.
+    _to("rejudging_id", "rejudging", null=True),
+    Column("outcome", JSONB),
+    _one_of("state", ("open", "answered", "closed")),
+    CheckConstraint("NOT appeal OR submission_id IS NOT NULL", name="appeal"),
+    Index("ix_question_board", "board_id", "id"),
+    Index("ix_question_person", "person_id", "asked_at"),
+    Index("uq_question_appeal", "submission_id", unique=True, postgresql_where=text("appeal AND state = 'open'")),
 )
 
 # Identities at a university's provider: a subject is only unique within its issuer, and never changes.
@@ -522,7 +758,7 @@ invite_board = Table(
     Index(None, "board_id"),
 )
 
-NOT_KEPT = ("id", "source", "removed_at", "benchmark")  # or by a trigger of its own
+NOT_KEPT = ("id", "source", "removed_at", "benchmark", "practice")  # or by a trigger of its own
 WHAT_WAS_DONE = [name for name in submission.c.keys() if name not in NOT_KEPT]  # noqa: SIM118 - no dict
 
 TRIGGERS: dict[str, tuple[str, str]] = {
@@ -532,7 +768,16 @@ TRIGGERS: dict[str, tuple[str, str]] = {
     ),
     # For each row: a statement trigger also fires without rows, and a futile claim would wake the next claimant.
     "event_news": ("event", "AFTER INSERT ON event FOR EACH ROW EXECUTE FUNCTION kb_news()"),
-    "event_kept": ("event", "BEFORE UPDATE ON event FOR EACH ROW EXECUTE FUNCTION kb_kept()"),
+    # But for what a line says, while somebody is erased from it.
+    "event_kept": (
+        "event",
+        (
+            "BEFORE UPDATE ON event FOR EACH ROW WHEN (current_setting('kbslurm.erasing', true) IS DISTINCT FROM 'on'"
+            " OR NEW.id IS DISTINCT FROM OLD.id OR NEW.kind IS DISTINCT FROM OLD.kind"
+            " OR NEW.subject IS DISTINCT FROM OLD.subject OR NEW.at IS DISTINCT FROM OLD.at)"
+            " EXECUTE FUNCTION kb_kept()"
+        ),
+    ),
     # The audit log is append-only.
     "event_audit_kept": (
         "event",
@@ -552,6 +797,13 @@ TRIGGERS: dict[str, tuple[str, str]] = {
         (
             "BEFORE UPDATE OF benchmark ON submission FOR EACH ROW"
             " WHEN (OLD.benchmark IS NOT NULL) EXECUTE FUNCTION kb_kept()"
+        ),
+    ),
+    "submission_practice_kept": (
+        "submission",
+        (
+            "BEFORE UPDATE OF practice ON submission FOR EACH ROW"
+            " WHEN (OLD.practice IS NOT NULL) EXECUTE FUNCTION kb_kept()"
         ),
     ),
     # The source of a deleted submission may be purged; otherwise a source never changes.

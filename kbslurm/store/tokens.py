@@ -9,8 +9,8 @@ from datetime import datetime
 
 from kbslurm.domain.run import PersonId
 from kbslurm.errors import NotFound, QuotaSpent
-from kbslurm.store.people import PERSON
-from kbslurm.store.rows import Rows, or_now
+from kbslurm.store.people import PERSON, maybe_person
+from kbslurm.store.rows import Rows, note_event, or_now
 from kbslurm.store.views import Person, Token, TokenKind
 
 MOST_PENDING = 5000
@@ -20,7 +20,8 @@ _TOKEN = "id, person_id, device, kind, created_at, expires_at, revoked_at, used_
 _OWNERS = f"""
 WITH held AS (
     SELECT id, hash, person_id, used_at FROM token
-    WHERE hash = ANY(%(hashes)s) AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > %(now)s)
+    WHERE hash = ANY(%(hashes)s) AND kind <> 'invite' AND revoked_at IS NULL
+        AND (expires_at IS NULL OR expires_at > %(now)s)
 ), used AS (
     UPDATE token SET used_at = %(now)s FROM held
     WHERE token.id = held.id AND (held.used_at IS NULL OR held.used_at < %(now)s - interval '1 minute')
@@ -87,6 +88,51 @@ class Tokens(Rows):
             {"hash": _hash(secret), "person": person, "device": device, "now": or_now(now)},
         )
         return found is not None
+
+    def invite(
+        self, people: Collection[PersonId], *, expires_at: datetime, by: str, course: str, now: datetime | None = None
+    ) -> dict[PersonId, str]:
+        """An invitation for each of these people: a secret that signs them in once. Earlier unused ones of theirs
+        end."""
+        at, made = or_now(now), {person: _drawn() for person in people}
+        told = [
+            {"hash": _hash(secret), "person": person, "until": expires_at, "now": at} for person, secret in made.items()
+        ]
+        with self._pool.transaction() as connection:
+            connection.execute(
+                b"UPDATE token SET revoked_at = %(now)s"
+                b" WHERE kind = 'invite' AND person_id = ANY(%(people)s) AND revoked_at IS NULL",
+                {"people": list(made), "now": at},
+            )
+            with connection.cursor() as cursor:
+                cursor.executemany(
+                    b"INSERT INTO token (hash, person_id, kind, device, created_at, expires_at)"
+                    b" VALUES (%(hash)s, %(person)s, 'invite', 'invitation', %(now)s, %(until)s)",
+                    told,
+                )
+            said = {"people": sorted(made), "until": expires_at.isoformat(), "by": by}
+            note_event(connection, "staff.roster.invite", f"course:{course}", said, at)
+        return made
+
+    def invited(self, secret: str, *, now: datetime | None = None) -> Person | None:
+        """Whom this invitation is for, or None if it is unknown, used, revoked or expired."""
+        return maybe_person(
+            self._one(
+                f"SELECT {', '.join(f'p.{name.strip()}' for name in PERSON.split(','))}"
+                " FROM token t JOIN person p ON p.id = t.person_id"
+                " WHERE t.hash = %(hash)s AND t.kind = 'invite' AND t.revoked_at IS NULL AND t.expires_at > %(now)s",
+                {"hash": _hash(secret), "now": or_now(now)},
+            )
+        )
+
+    def accept_invitation(self, secret: str, *, now: datetime | None = None) -> PersonId | None:
+        """Use it up, and return whom it was for. None: as for `invited`, or somebody else was quicker."""
+        found = self._one(
+            "UPDATE token SET revoked_at = %(now)s, used_at = %(now)s WHERE hash = %(hash)s AND kind = 'invite'"
+            " AND revoked_at IS NULL AND expires_at > %(now)s RETURNING person_id",
+            {"hash": _hash(secret), "now": or_now(now)},
+        )
+        return None if found is None else PersonId(found["person_id"])
 
     def of_person(self, person: PersonId) -> list[Token]:
         found = self._all(f"SELECT {_TOKEN} FROM token WHERE person_id = %(id)s ORDER BY id", {"id": person})

@@ -8,7 +8,9 @@ from datetime import datetime
 from typing import Any, Literal
 
 from kbslurm.domain import access, placement, waiting
-from kbslurm.domain.access import Role, Visibility
+from kbslurm.domain.access import NamesShown, Role, StandingsShown, Visibility
+from kbslurm.domain.amounts import span
+from kbslurm.domain.lateness import LatePolicy
 from kbslurm.domain.policy import Category
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import EventId, PersonId, RunId, RunState, SubmissionId
@@ -17,7 +19,7 @@ from kbslurm.domain.waterfall import Stamps, moment
 from kbslurm_eval.shared.wire import Mode
 
 RankBy = Literal["best", "last"]
-TokenKind = Literal["cli", "web", "api", "pending"]
+TokenKind = Literal["cli", "web", "api", "pending", "invite"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +88,21 @@ class Board:
     secret_seed: str
     min_isolation: int
     confirm: bool
+    cold: bool
     created_by: PersonId | None
     created_at: datetime
     closed_at: datetime | None
+    late: LatePolicy
+    frozen_at: datetime | None
+    finalisation: int | None  # the one that fixes its standings
+    finalised_at: datetime | None
     submissions: int | None  # None: not counted
+    course: str | None = None
+    teams: bool = False
+    teams_only: bool = False
+    practice: bool = False
+    names: NamesShown = "real"
+    standings: StandingsShown = "shown"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +145,7 @@ class AttemptView:
     deadline_at: datetime | None
     telemetry: Mapping[str, Any]
     why_here: str = ""
+    warm: bool = False
 
     @property
     def known_at(self) -> datetime | None:
@@ -179,7 +193,18 @@ class RunView:
     def went(self) -> str:
         """Where its last attempt went and why, unless that is simply home."""
         last = self.attempts[-1] if self.attempts else None
-        return placement.went(last.backend, last.why_here) if last else ""
+        return placement.went(last.backend, last.why_here) if last and not last.warm else ""
+
+    @property
+    def warm(self) -> str:
+        """How soon it started in a warm worker, if it did."""
+        last = self.attempts[-1] if self.attempts else None
+        if last is None or not last.warm:
+            return ""
+        at = moment(last.telemetry.get("harness_started_at_ns")) or last.started_at
+        if at is None:
+            return "warm"
+        return f"warm: started {span(max(0.0, (at - self.queued_at).total_seconds()))} after submit"
 
     @property
     def shown_state(self) -> str:
@@ -210,7 +235,9 @@ class RunView:
 
 @dataclass(frozen=True, kw_only=True)
 class SubmissionView:
-    """A submission and its results. `source` and the verdicts' details only if requested."""
+    """A submission and its results. `source` and the verdicts' details only if requested. `late_s`: by how much it came
+    after its author's deadline; none of its verdicts ranks then. `team`: the one that it counts for, where teams count
+    together."""
 
     id: SubmissionId
     person_id: PersonId
@@ -226,6 +253,12 @@ class SubmissionView:
     accepted_at: datetime
     removed_at: datetime | None
     runs: tuple[RunView, ...]
+    late_s: float = 0.0
+    frozen_at: datetime | None = None  # its board's freeze
+    team: str | None = None
+    names: NamesShown = "real"  # its board's
+    standings: StandingsShown = "shown"
+    practice: bool = False  # it came after the end, and counts nowhere
 
     @property
     def is_done(self) -> bool:

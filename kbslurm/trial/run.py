@@ -99,7 +99,7 @@ def run_trial(
     )
     key = secrets.token_bytes(32)
     paths = AttemptPaths(root=work, name=name)
-    limit_s = timeout_s or time_limit_s(problem.limits, mode)
+    limit_s = timeout_s or time_limit_s(problem, mode)
     try:
         work.mkdir(parents=True, exist_ok=True)
         paths.create(manifest=manifest_text(manifest), key=key)

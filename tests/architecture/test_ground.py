@@ -159,12 +159,22 @@ class TestMakefile:
         assert re.search(typed, ci, flags=re.MULTILINE)
         # The floors in parts, side by side: together they are all of them, each once
         assert re.search(r"^ +argv=\(make \"test\$again\" \"FLOORS=\$\{FLOORS\[\$name\]\}\"", ci, flags=re.MULTILINE)
-        assert "ASIDE=(cluster contract rest)" in ci
-        declared = re.search(r"^declare -A FLOORS=\((.+)\)$", ci, flags=re.MULTILINE)
+        assert 'argv+=("ARGS=-o cache_dir=.pytest_cache/$name ${ONLY[$name]:-} $SLOWEST")' in ci
+        assert "ASIDE=(cluster harness contract rest)" in ci
+        declared = re.search(r"^declare -A FLOORS=\(((?s:.)+?)\)$", ci, flags=re.MULTILINE)
         floors = re.search(r"^FLOORS +:= (.+)$", self.makefile, flags=re.MULTILINE)
         assert declared and floors
-        parts = {name: words.split() for name, words in re.findall(r'\[([a-z]+)\]="?([a-z ]+[a-z])"?', declared[1])}
+        of_harness = '[harness]="unit/${HARNESS[0]} flow/${HARNESS[0]} flow/${HARNESS[1]}"'
+        assert of_harness in declared[1]
+        others = declared[1].replace(of_harness, "")
+        parts = {name: words.split() for name, words in re.findall(r'\[([a-z]+)\]="?([a-z ]+[a-z])"?', others)}
         assert set(parts) == {"others", "cluster", "contract", "rest"}
+        # of two floors each its part, by the same two patterns, which match files
+        assert """declare -A ONLY=([others]="--ignore-glob='*/${HARNESS[0]}' --ignore-glob='*/${HARNESS[1]}'")""" in ci
+        (patterns,) = re.findall(r'^HARNESS=\("(\S+)" "(\S+)"\)$', ci, flags=re.MULTILINE)
+        found = {file for floor in ("unit", "flow") for one in patterns for file in (ROOT / "tests" / floor).glob(one)}
+        assert {ROOT / "tests/flow/test_adversarial.py", ROOT / "tests/flow/test_harness_run.py"} <= found
+        assert not list((ROOT / "tests/unit").glob(patterns[1])), "the step names none of these"
         assert sorted(chain(*parts.values())) == sorted(floors[1].split())
 
     def test_ci_types_it_on_other_machines_too(self) -> None:
@@ -177,7 +187,7 @@ class TestMakefile:
         assert {"--odd-path", "--read-only-home"} <= set(laptops["debian-12"].split())
         assert "--suite sid" in laptops["debian-sid"]
         assert "make demo && make test ARGS=" in ci
-        assert "HALF=([debian-13]=0 [debian-12]=1)" in ci  # each test on one of them
+        assert "SHARE=([debian-13]=0 [debian-12]=8)" in ci  # never the same tests on both
 
     @needs(MAKE)
     def test_an_old_python_is_refused_in_one_sentence(self, tmp_path: Path) -> None:

@@ -164,6 +164,8 @@ class TestDocsSite:
         assert {"index", "contributing", "changelog", "security"} <= pages
         for page in (tmp_path / "site").glob("*.html"):
             assert not re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="(?:https?:)?//', page.read_text()), page.name
+        for figure in (ROOT / "docs").glob("*.svg"):
+            assert (tmp_path / "site" / figure.name).is_file()
         walk = (tmp_path / "site" / "walk.html").read_text()
         assert f'href="{PROJECT["urls"]["Homepage"]}/blob/main/kbslurm/flow/submit.py"' in walk
 

@@ -128,8 +128,8 @@ def test_ci_installs_whatever_a_service_needs() -> None:
     assert wanted <= set(listed[1].split()), "PACKAGES in .ci/run lacks some"
 
 
-def test_two_machines_can_share_the_tests() -> None:
-    def taken(half: str) -> set[str]:
+def test_machines_can_share_the_tests() -> None:
+    def taken(share: str) -> set[str]:
         argv = [
             sys.executable,
             "-m",
@@ -138,14 +138,14 @@ def test_two_machines_can_share_the_tests() -> None:
             "no:cacheprovider",
             "--collect-only",
             "-q",
-            "tests/unit/test_turns.py",
+            "tests/unit/test_placement.py",
         ]
-        env = {**os.environ, "KBSLURM_TEST_HALF": half}
+        env = {**os.environ, "KBSLURM_TEST_SHARE": share}
         done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
         return {line for line in done.stdout.splitlines() if line.startswith("tests/")}
 
-    whole, one, other = taken(""), taken("0"), taken("1")
-    assert one and other and one | other == whole and not one & other
+    whole, shares = taken(""), [taken(f"{share}/3") for share in range(3)]
+    assert all(shares) and set().union(*shares) == whole and sum(map(len, shares)) == len(whole)
 
 
 def _typed(command: str) -> str:

@@ -137,6 +137,16 @@ class TestTheHarnessAlone:
         for file in sorted((ROOT / "eval").rglob("*.py")):
             assert not {"torch", "numpy"} & {name.split(".")[0] for name in imported_at_top(file)}, file
 
+    @pytest.mark.parametrize("started", ["cage.launcher", "runner.serve"])
+    def test_what_starts_with_every_launch_imports_little(self, started: str) -> None:
+        """A run has up to a dozen launches, each of a launcher and a runner, and these take longest to import."""
+        code = f"import sys; sys.path.insert(0, 'eval'); import kbslurm_eval.{started}; print(*sys.modules)"
+        said = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+        nothing = [sys.executable, "-I", "-c", "import sys; print(*sys.modules)"]
+        itself = subprocess.run(nothing, capture_output=True, text=True, check=True)
+        imported = set(said.stdout.split()) - set(itself.stdout.split())  # a virtual environment imports some by itself
+        assert not {"asyncio", "pathlib", "platform", "socket", "subprocess", "tempfile", "urllib.parse"} & imported
+
     def test_it_never_unpickles(self) -> None:
         for file in sorted((ROOT / "eval").rglob("*.py")):
             assert not {"pickle", "marshal", "shelve", "dill"} & set(imported_anywhere(file)), file

@@ -1,6 +1,6 @@
 """What kbslurm adds on a real Slurm: starts a cluster, has the benches run on its login node, and ends it.
 
-The benches are in tests/cluster/inside/bench.py. KBSLURM_BENCH_PARTS names those wanted (latency, calls, busy).
+The benches are in tests/cluster/inside/bench.py. KBSLURM_BENCH_PARTS names those wanted (latency, calls, busy, warm).
 """
 
 from __future__ import annotations

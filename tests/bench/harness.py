@@ -24,10 +24,10 @@ from kbslurm.domain.manifest import manifest_for
 from kbslurm.problems import loading
 from kbslurm_eval.cage import core_warmer, kernel
 from kbslurm_eval.cage.local_runners import LocalRunners
+from kbslurm_eval.judge.call_plan import WARM_UPS
 from kbslurm_eval.judge.heartbeat import Heartbeat
 from kbslurm_eval.judge.launch import Allowance, Launch
 from kbslurm_eval.judge.reference import Case, Prepared, Reference
-from kbslurm_eval.judge.timed_phase import WARM_UPS
 from kbslurm_eval.run import keep_memory, reachable
 from kbslurm_eval.shared import timing, values, wire
 from kbslurm_eval.shared.runner_link import DONE, GO, JudgeEnd, Kind

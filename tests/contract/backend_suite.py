@@ -30,7 +30,7 @@ from kbslurm.domain.run import (
     new_job_name,
 )
 from kbslurm.errors import BackendRefused, BackendUnclear
-from kbslurm.flow.script import SUPERVISOR
+from kbslurm.flow.script import KEEPER, SUPERVISOR
 from kbslurm.ports import Backend, JobSpec
 from kbslurm_eval.shared import wire
 from tests.services import pointless
@@ -89,7 +89,8 @@ def make_eval(folder: Path) -> Path:
         placed.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPOSITORY / "eval" / "kbslurm_eval" / file, placed)
     shutil.copy(Path(__file__).with_name("local_fake_eval.py"), folder / "__main__.py")
-    shutil.copy(REPOSITORY / "eval" / SUPERVISOR, folder / SUPERVISOR)
+    for file in (SUPERVISOR, KEEPER):
+        shutil.copy(REPOSITORY / "eval" / file, folder / file)
     return folder
 
 

@@ -51,7 +51,7 @@ def judged(case: HarnessCase, source: str) -> tuple[JobSpec, OpenAttempt]:
         gpu=case.gpu,
         manifest=manifest_text(manifest),
         key=key_of(name),
-        time_limit_s=time_limit_s(problem.limits, "test"),
+        time_limit_s=time_limit_s(problem, "test"),
         memory_bytes=problem.limits.memory_bytes,
     )
     return job, attempt_of(case, job, case.backend().submit(job))

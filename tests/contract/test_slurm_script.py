@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from kbslurm.domain.run import JobName
 from kbslurm.flow.script import SUPERVISOR, script_for, supervisor_digest
 from kbslurm.images import pins
 from kbslurm_eval.shared.image_digest import UNREADABLE
+from tests.contract.backend_suite import is_alive
 
 NOBODY = 65534
 LIMIT_S = 4000 + os.getpid() % 4000  # its watchdog is found by it, among those of other sessions on this machine
@@ -210,6 +212,15 @@ kill -KILL "$other"
 """
     assert rig.run(RUN_ONE + decoy)["status"] == 0
     assert (rig.root / "other").read_text() == "lives\n"
+
+
+def test_what_a_judge_started_is_ended_with_it(rig: Rig) -> None:
+    """Its container keeps no process table of its own, and not every node has control groups to end a job's."""
+    assert rig.run(f"sleep 300 & echo $! >{rig.root}/left-pid; exit 0")["status"] == 0
+    left, until = int((rig.root / "left-pid").read_text()), time.monotonic() + 60
+    while is_alive(left):
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 def test_only_a_job_in_a_cgroup_of_its_own_on_its_own_cores_claims_to_be_alone(rig: Rig) -> None:

@@ -39,6 +39,7 @@ from kbslurm.observe import logs
 from kbslurm.ports import JobSpec
 from kbslurm.problems import loading
 from kbslurm.store.postgres import PostgresStore
+from kbslurm_eval.shared.wire import Budget
 from tests.fakes.github import REPOSITORY, TOKEN, FakeGithub
 from tests.fakes.modal import TOKEN as MODAL_TOKEN
 from tests.fakes.modal import FakeModal
@@ -47,6 +48,7 @@ BOARD = "transpose"
 GPUS = ("H100", "A100")
 SITE = "cluster"
 PATIENCE_S = 600.0
+BRIEF = Budget(launches=3, calls=5, max_calls=5)  # where runs go is shown, not how exactly they are measured
 TOML = f"""\
 [daemon]
 state_dir = "state"
@@ -315,7 +317,8 @@ def staged(folder: Path, *, quiet: bool) -> Iterator[Stage]:
         for place in places:
             if isinstance(place.backend, GithubBackend):
                 place.backend.min_isolation = 0  # no configuration may: what plays the runner here is ours alone
-        store.boards.add(BOARD, loading.load(shared_folders.path("examples") / "transpose"), gpus=GPUS, confirm=False)
+        problem = replace(loading.load(shared_folders.path("examples") / "transpose"), budget=BRIEF)
+        store.boards.add(BOARD, problem, gpus=GPUS, confirm=False)
         timing = Timing(lease_s=5.0, idle_s=1.0, breaker_s=1.0)
         daemon = Daemon(store, places, timing=timing, rules=wiring.rules(config))
         stop = threading.Event()

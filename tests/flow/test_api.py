@@ -215,13 +215,21 @@ def test_no_answer_holds_a_secret(api: ServedApi, database_url: str) -> None:
     hosts.admin = ADMIN
     told = {"leaderboard": "transpose", "gpu": "H100", "submission_id": str(number), "user_id": "1"}
     told |= {"provider": "github", "name": "trace.json", "run_id": str(number), "problem": "transpose"}
-    told |= {"job_id": str(number), "index": "0"}
+    told |= {"job_id": str(number), "index": "0", "course": "gpu", "object_id": f"{number}-H100"}
+    told |= {"other_id": str(number), "question_id": "1", "whose": "ada"}
+    roster = "name,email,student id\nEmmy Noether,emmy@example.edu,771882\nada,ada@example.edu,771815\n"
+    imported = httpx.post(
+        f"{api.url}/admin/courses/gpu/import", files={"file": ("roster.csv", roster.encode())},
+        headers={"Authorization": f"Bearer {ADMIN}"}, timeout=60,
+    )  # fmt: skip
+    assert imported.status_code == 200, imported.text
     seen = 0
     for path, row in spec["paths"].items():
         if "get" not in row:
             continue
         real = re.sub(r"{(\w+)}", lambda found: told[found[1]], path)
-        real += {"/events": "?stream=false", "/auth/init": "?provider=discord"}.get(path, "")
+        real += "?stream=false" if path.endswith(("/events", "/event-feed")) else ""
+        real += "?provider=discord" if path == "/auth/init" else ""
         for client, as_host in (
             (api.client(None), False),
             (ada, False),
@@ -236,6 +244,7 @@ def test_no_answer_holds_a_secret(api: ServedApi, database_url: str) -> None:
                 assert secret not in text, f"{real} tells {secret[:20]}…"
             if not as_host:
                 assert PLANTED_LOG not in text and PLANTED_SPEC not in text, real
+                assert "emmy@" not in text and "771882" not in text, f"{real} tells what a roster says of somebody"
     assert seen > 30
     shown = hosts.call("GET", f"/admin/submissions/{number}", admin=True).good()["submission"]
     assert shown["secret_log"] == PLANTED_LOG

@@ -37,7 +37,8 @@ KNOWN: dict[str, list[Any]] = {
     "person": ["ada", "1"],
     "provider": ["discord", "github"],
     "until": ["2030-01-01 12:00", None],
-    "since_token": ["now", "e0"],
+    "since_token": ["now", "e0", "c0"],
+    "object_id": ["AC", "python3", "H100", "1-H100"],
     "stream": [False],
     "account": ["5"],
 }

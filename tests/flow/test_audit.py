@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,9 +23,11 @@ from kbslurm.api.pages.visitors import Visitors
 from kbslurm.api.sessions import SESSION
 from kbslurm.cli.commands import COMMANDS, Command, Group
 from kbslurm.cli.context import account_and_host
+from kbslurm.contract.grades import SCHEME
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
 from kbslurm.flow.submit import accept
+from kbslurm.problems import loading
 from kbslurm.store.postgres import PostgresStore
 from tests.command_line import CommandLine
 from tests.flow.puppet import Puppet, sealed_report
@@ -37,11 +40,20 @@ OWN = "somebody's own submission, token or session"
 READS = "changes nothing"
 # Calls without a line in the audit log, and why.
 UNAUDITED = {
+    "POST /user/questions": OWN,
+    "POST /questions": OWN,
     "POST /login": OWN,
     "POST /logout": OWN,
     "POST /me/link": OWN,
     "POST /s/{submission_id}/cancel": OWN,
+    "POST /problem/{leaderboard}/submit": OWN,
+    "POST /problem/{leaderboard}/consent": OWN,
+    "PUT /user/consent/{leaderboard}": OWN,
+    "POST /problem/{leaderboard}/nickname": OWN,
+    "PUT /user/nickname/{leaderboard}": OWN,
+    "POST /join/{code}": OWN,
     "POST /auth/logout": OWN,
+    "POST /user/invitation": OWN,
     "POST /user/logout": OWN,
     "POST /user/join": OWN,
     "POST /user/submissions": OWN,
@@ -50,6 +62,8 @@ UNAUDITED = {
     "POST /{leaderboard}/{gpu}/{mode}": OWN,
     "POST /user/submissions/{submission_id}/cancel": "audited when it isn't one's own, in test_hosts_http",
     "DELETE /user/submissions/{submission_id}": OWN,
+    "POST /admin/leaderboards/{leaderboard}/rejudge-estimate": READS,
+    "POST /admin/deletions": "as each deletion, in test_deleting",
 }
 # Calls about runs that have been measured, in their own test.
 MEASURED = (
@@ -59,24 +73,32 @@ MEASURED = (
     "POST /admin/leaderboards/{leaderboard}/final-forget",
     "POST /admin/submissions/{submission_id}/shadow",
 )
+# Calls that need a site which allows what they do, in test_warm.
+WARM = ("POST /admin/warm", "POST /admin/warm/drain")
 # Commands without one.
 UNAUDITED_COMMANDS = {
-    "submit": OWN, "cancel": "audited when it isn't one's own", "login": OWN, "logout": OWN,
+    "submit": OWN, "ask": OWN, "code": OWN, "nickname": OWN, "login": OWN, "logout": OWN,
+    "cancel": "audited when it isn't one's own",
     **dict.fromkeys(("context list", "context use", "context show", "context remove"), "only on one's own machine"),
     "final": "as an order, an application and a discard, in test_finals", "problem sync": "as its call",
-    "rejudge": "as its call", "shadow order": "in the contract of the store",
+    "rejudge": "as its call", "question rejudge": "as its call", "shadow order": "in the contract of the store",
+    "warm start": "in test_warm", "warm drain": "in test_warm",
     **dict.fromkeys(("up", "tick", "api", "demo", "bot run", "db upgrade", "db downgrade"), "runs or prepares it"),
     **dict.fromkeys(
         ("image build", "image pull", "site init", "github install", "modal deploy", "problem import"),
         "files and accounts",
     ),
     **dict.fromkeys(
-        ("audit", "board list", "board show", "bot check", "config show", "config schema", "db check", "diff", "doctor",
-         "github check", "history", "image list", "image verify", "intake show", "invite list", "limit show",
+        ("audit", "board announcements", "board list", "board show", "question list", "question show",
+         "submission list", "submission show", "submission code",
+         "board times", "bot check", "config show", "config schema", "db check",
+         "diff", "doctor", "github check", "history", "image list", "image verify", "intake show", "invite list",
+         "limit show", "grades why", "archive verify",
          "modal check", "problem list", "problem show", "problem verify", "profile", "shadow report", "site check",
          "site list", "site render",
+         "roster list", "roster show", "roster export",
          "site show", "site schema", "stats", "status", "triage", "try", "usage", "user list",
-         "user token list", "watch", "whoami", "why"),
+         "user token list", "warm list", "watch", "whoami", "why"),
         READS,
     ),
 }  # fmt: skip
@@ -104,12 +126,19 @@ def repository(folder: Path) -> Path:
 def calls(api: ServedApi, tmp_path: Path) -> Mapping[str, tuple[str, Mapping[str, Any]]]:
     """Every call of a host that changes something, in an order in which each works: its path and what is sent."""
     number = judged(api)
+    ends = datetime(2099, 1, 1, tzinfo=UTC)
+    api.store.boards.add("due", loading.load(TRANSPOSE), gpus=["H100"], deadline_at=ends, now=api.now)
+    api.store.boards.add("over", loading.load(TRANSPOSE), gpus=["H100"], now=api.now)
+    api.store.boards.close("over", now=api.now)
     board = "/admin/leaderboards/transpose"
     scan = tmp_path / "scan"
     shutil.copytree(TRANSPOSE, scan)
     pending = [api.store.tokens.issue(None, kind="pending", device="laptop", now=api.now) for _ in range(2)]
     (invited,) = api.store.invites.make(["transpose"], 1, by="root", now=api.now)[1]
     api.store.people.for_account("discord", "501", "eve", by="root", now=api.now)
+    author = api.store.submissions.get(number).person_id  # type: ignore[arg-type]
+    plain = api.store.questions.ask(author, "Why?", board="transpose", now=api.now)
+    appeal = api.store.questions.ask(author, "Please.", submission=number, appeal=True, now=api.now)
     return {
         "POST /admin/stop": ("/admin/stop", {}),
         "POST /admin/start": ("/admin/start", {}),
@@ -121,6 +150,17 @@ def calls(api: ServedApi, tmp_path: Path) -> Mapping[str, tuple[str, Mapping[str
         "POST /admin/leaderboards/{leaderboard}/extend": (
             f"{board}/extend", {"json": {"person": "person:ada", "until": "2099-01-01"}},
         ),
+        "POST /admin/leaderboards/{leaderboard}/late": (
+            "/admin/leaderboards/due/late", {"json": {"until": "2099-01-02", "percent": 10}},
+        ),
+        "POST /admin/leaderboards/{leaderboard}/grades": (f"{board}/grades", {"json": {"scheme": SCHEME}}),
+        "POST /admin/leaderboards/{leaderboard}/finalise": (
+            "/admin/leaderboards/over/finalise", {"json": {"finals": False}},
+        ),
+        "POST /admin/leaderboards/{leaderboard}/unfinalise": ("/admin/leaderboards/over/unfinalise", {"json": {}}),
+        "PUT /admin/leaderboards/{leaderboard}/code": (f"{board}/code", {"json": {"rule": "consent"}}),
+        "POST /admin/leaderboards/{leaderboard}/freeze": (f"{board}/freeze", {"json": {}}),
+        "POST /admin/leaderboards/{leaderboard}/unfreeze": (f"{board}/unfreeze", {"json": {}}),
         "PUT /admin/leaderboards/{leaderboard}/rate-limits": (
             f"{board}/rate-limits", {"json": {"mode_category": "test", "max_submissions_per_hour": 5}},
         ),
@@ -159,8 +199,29 @@ def calls(api: ServedApi, tmp_path: Path) -> Mapping[str, tuple[str, Mapping[str
         "POST /admin/users/{user_id}/accounts": ("/admin/users/tom/accounts", {"json": {"account": "github:9"}}),
         "POST /admin/users/{user_id}/tokens": ("/admin/users/tom/tokens", {"json": {"device": "desk"}}),
         "DELETE /admin/users/{user_id}/tokens": ("/admin/users/tom/tokens", {}),
+        "POST /admin/courses/{course}/import": (
+            "/admin/courses/gpu/import", {"files": {"file": ("roster.csv", b"name,email\nzoe,zoe@example.edu\n")}},
+        ),
+        "PUT /admin/courses/{course}/people/{user_id}": (
+            "/admin/courses/gpu/people/zoe@example.edu", {"json": {"section": "A"}},
+        ),
+        "POST /admin/courses/{course}/invitations": ("/admin/courses/gpu/invitations", {"json": {}}),
+        "DELETE /admin/courses/{course}/people/{user_id}": ("/admin/courses/gpu/people/zoe@example.edu", {}),
+        "PUT /admin/leaderboards/{leaderboard}/roles/{user_id}": (f"{board}/roles/tom", {"json": {"role": "grader"}}),
+        "POST /admin/leaderboards/{leaderboard}/archive": (f"{board}/archive", {"json": {"place": "desk:/archive"}}),
+        "GET /admin/leaderboards/{leaderboard}/worklog/{whose}": (f"{board}/worklog/tom", {}),
+        "DELETE /admin/users/{user_id}": ("/admin/users/tom", {}),
         "POST /admin/leaderboards/{leaderboard}/rejudge-cancel": (f"{board}/rejudge-cancel", {}),
+        "POST /admin/questions/{question_id}/rejudge": (
+            f"/admin/questions/{appeal.id}/rejudge", {"json": {"act": "preview"}},
+        ),
+        "POST /admin/questions/{question_id}/answer": (
+            f"/admin/questions/{appeal.id}/answer", {"json": {"text": "It is judged again."}},
+        ),
+        "POST /admin/questions/{question_id}/close": (f"/admin/questions/{plain.id}/close", {}),
         "GET /admin/leaderboards/{leaderboard}/export": (f"{board}/export", {}),
+        "GET /admin/leaderboards/{leaderboard}/similar": (f"{board}/similar", {}),
+        "GET /admin/leaderboards/{leaderboard}/names": (f"{board}/names", {}),
         "DELETE /admin/submissions/{submission_id}": (f"/admin/submissions/{number}", {}),
         "POST /admin/leaderboards/{leaderboard}/close": (f"{board}/close", {}),
         "DELETE /admin/leaderboards/{leaderboard}": ("/admin/leaderboards/scan", {}),
@@ -200,7 +261,11 @@ def test_every_call_of_a_host_that_changes_something_is_in_the_audit_log(api: Se
             assert line != before and line.data["via"] == "discord", name
             done.add(name)
     made = {name for name in done if not name.startswith("GET")}
-    assert changing_calls(api) - {"POST /staff/{act}"} == made | set(UNAUDITED) | set(MEASURED)
+    by_pages = {  # they do the same acts
+        "POST /staff/{act}", "POST /staff/board/{leaderboard}/{act}", "POST /staff/courses/{course}/import",
+        "POST /staff/courses/{course}/{act}", "POST /staff/questions/{question_id}/{act}",
+    }  # fmt: skip
+    assert changing_calls(api) - by_pages == made | set(UNAUDITED) | set(MEASURED) | set(WARM)
 
 
 def measure_all(api: ServedApi) -> None:
@@ -255,7 +320,7 @@ def changing_calls(api: ServedApi) -> set[str]:
     return {f"{method} {route.path}" for route in routes for method in route.methods or () if method != "GET"}
 
 
-@pytest.mark.parametrize("act", ["pause", "resume", "cancel", "ban", "unban"])
+@pytest.mark.parametrize("act", ["pause", "resume", "cancel", "ban", "unban", "delete"])
 def test_every_form_of_the_staff_page_is_in_the_audit_log(api: ServedApi, act: str) -> None:
     ada = api.store.people.ensure("ada")
     number = accept(api.store.intake, ada.id, "transpose", "k.py", GOOD, "test", ["H100"], api.now).submission_id
@@ -294,6 +359,8 @@ def leaves(listed: Mapping[str, Command | Group], before: str = "") -> Iterator[
 
 def test_every_command_of_a_host_that_changes_something_is_in_the_audit_log(database_url: str, tmp_path: Path) -> None:
     kbslurm = CommandLine(cwd=tmp_path, env={"DATABASE_URL": database_url})
+    scheme = tmp_path / "scheme.toml"
+    scheme.write_text(SCHEME)
     with PostgresStore(database_url) as store:
         store.people.add("ada")
         pending = store.tokens.issue(None, kind="pending", device="laptop")
@@ -308,18 +375,37 @@ def test_every_command_of_a_host_that_changes_something_is_in_the_audit_log(data
             "user token issue": ("grace",),
             "user token revoke": ("grace",),
             "problem add": (str(TRANSPOSE),),
-            "board create": ("turn", "--problem", "transpose", "--gpus", "H100"),
+            "board create": ("turn", "--problem", "transpose", "--gpus", "H100", "--deadline", "2098-12-31"),
             "board edit": ("turn", "--description", "another"),
             "board extend": ("turn", "grace", "2099-01-01"),
+            "board late": ("turn", "--until", "2099-01-03", "--percent", "10"),
+            "board freeze": ("turn",),
+            "board unfreeze": ("turn",),
+            "board code": ("turn", "consent"),
             "limit rate": ("turn", "test", "5"),
             "limit quota": ("turn", "60"),
             "intake stop": (),
             "intake start": (),
             "export": ("turn",),
+            "similar": ("turn",),
+            "board names": ("turn",),
+            "grades show": ("turn", "--scheme", str(scheme)),
             "invite make": ("turn",),
+            "roster import": ("roster.csv", "--course", "gpu-2026"),
+            "roster set": ("zoe@example.edu", "--section", "A"),
+            "roster invite": (),
+            "roster remove": ("zoe@example.edu",),
+            "board role": ("turn", "grace", "grader"),
+            "question answer": ("1", "Yes.", "--to-all"),
+            "question close": ("2",),
+            "archive write": ("turn", "--out", str(tmp_path / "archive")),
+            "worklog": ("turn", "grace"),
+            "user delete": ("grace", "--yes"),
             "board close": ("turn",),
+            "board finalise": ("turn", "--without-finals"),
             "board delete": ("turn",),
         }
+        (tmp_path / "roster.csv").write_text("name,email\nzoe,zoe@example.edu\nyan,yan@example.edu\n")
         for name, words in commands.items():
             before = newest(store)
             told = kbslurm(*name.split(), *words)
@@ -329,6 +415,9 @@ def test_every_command_of_a_host_that_changes_something_is_in_the_audit_log(data
             assert {key: line.data.get(key) for key in ("by", "via", "where")} == {
                 "by": "ada", "via": "command", "where": account_and_host(),
             }, name  # fmt: skip
+            if name == "board create":
+                for text in ("May we?", "When?"):
+                    assert kbslurm("ask", text, "--board", "turn", "--as", "grace").code == 0
             if name == "invite make":
                 assert kbslurm("invite", "revoke", told.out.split()[0]).code == 0
                 assert newest(store).kind == "staff.invite.revoke" or newest(store) != line

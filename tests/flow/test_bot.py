@@ -218,6 +218,21 @@ def test_what_is_wrong_is_one_sentence(discord: Discord, api: ServedApi, tmp_pat
         assert not discord.shown()
 
 
+def test_one_benchmark_is_profiled_where_it_is_chosen(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
+    def profiled(name: str, benchmark: int, **more: str) -> str:
+        wanted: dict[str, Any] = {"leaderboard": "transpose", "gpu": "H100", "benchmark": benchmark, **more}
+        return discord.answer(discord.command(ADA, name, file=("k.py", GOOD), **wanted))
+
+    with bot(discord, api, tmp_path):
+        assert "is accepted" in profiled("submit", 1, mode="profile")
+        assert "is accepted" in profiled("leaderboard submit profile", 1)
+        assert "ranspose has no benchmark 7" in profiled("leaderboard submit profile", 7)
+        assert "can't be limited to one benchmark" in profiled("submit", 0)
+    kept = api.store.submissions._all("SELECT mode, benchmark FROM submission ORDER BY id", {})
+    assert [(row["mode"], row["benchmark"]) for row in kept] == [("profile", 1), ("profile", 1)]
+    assert not discord.refusals
+
+
 def test_boards_are_told(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
     with bot(discord, api, tmp_path):
         assert "**transpose** · H100, A100" in discord.answer(discord.command(ADA, "leaderboard list"))
@@ -258,6 +273,23 @@ def test_what_concerns_whoever_asks(discord: Discord, api: ServedApi, tmp_path: 
         assert "isn't yours" in discord.answer(discord.command(EVE, "cancel", submission=1))
         assert "cancelled" in discord.answer(discord.command(ADA, "cancel", submission=1))
         card(discord, "cancelled")
+    assert not discord.refusals
+
+
+def test_questions_are_asked_and_their_answers_told_to_whoever_asked(
+    discord: Discord, api: ServedApi, tmp_path: Path
+) -> None:
+    with bot(discord, api, tmp_path):
+        assert "No questions yet" in discord.answer(discord.command(ADA, "answers"))
+        assert "Choose a board or a submission" in discord.answer(discord.command(ADA, "ask", text="Why?"))
+        asked = discord.command(ADA, "ask", text="May we? @everyone [x](http://x) `y`", leaderboard="transpose")
+        assert "Question 1 is sent" in discord.answer(asked)
+        foreign = discord.command(ADA, "ask", text="Please.", submission=99, appeal=True)
+        assert "There is no submission" in discord.answer(foreign)
+        api.store.questions.answer(1, "Yes, *any*.", to_all=False, again=False, by="host", now=api.now)
+        told = discord.answer(discord.command(ADA, "answers"))
+        assert "`#1` transpose · answered" in told and r"To you: Yes, \*any\*." in told and "@everyone [x]" not in told
+        assert "No questions yet" in discord.answer(discord.command(EVE, "answers"))
     assert not discord.refusals
 
 

@@ -34,6 +34,9 @@ def service(api: ServedApi) -> Iterator[Held]:
         yield built
 
 
+ALSO = {"ask": ("leaderboard",)}  # one of two, without which it asks for one at once
+
+
 def of_every_command(discord: Discord) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each that can be typed, with something for each option that it needs."""
 
@@ -43,7 +46,8 @@ def of_every_command(discord: Discord) -> Iterator[tuple[str, dict[str, Any]]]:
         for option in inner:
             yield from leaves(option, name)
         if not inner:
-            yield name, {option["name"]: value_of(option) for option in options if option.get("required")}
+            wanted = [option for option in options if option.get("required") or option["name"] in ALSO.get(name, ())]
+            yield name, {option["name"]: value_of(option) for option in wanted}
 
     for one in discord.commands:
         yield from leaves(one, "")

@@ -65,7 +65,7 @@ MULTIPART = "Content-Type: multipart/form-data; boundary=b"
 LARGE = [
     *((path, MULTIPART) for path in (
         "/user/join", "/admin/invites", "/admin/link", "/admin/update-problems", "/bot/people", "/me/link", UPLOAD,
-        "/nowhere",
+        "/problem/transpose/submit", "/nowhere",
     )),
     ("/user/join", "Content-Type: application/json"),
 ]  # fmt: skip
@@ -144,7 +144,9 @@ def test_every_route_has_a_cap_and_keeps_it(api: ServedApi) -> None:
 
 
 def uses_body(route: APIRoute) -> bool:
-    reads = {"form_of", "read", "taken"} & set(route.endpoint.__code__.co_names + route.endpoint.__code__.co_freevars)
+    reads = {"form_of", "read", "read_form", "taken"} & set(
+        route.endpoint.__code__.co_names + route.endpoint.__code__.co_freevars
+    )
     return route.body_field is not None or (bool(reads) and inspect.iscoroutinefunction(route.endpoint))
 
 

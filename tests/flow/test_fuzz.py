@@ -19,7 +19,7 @@ from tests.fuzz.world import BOT, World
 from tests.popcorn.served_api import served
 from tests.services import GIT, needs, sized
 
-COUNT = int(os.environ.get("KBSLURM_TEST_FUZZ_REQUESTS", sized(20_000, 2_000)))
+COUNT = int(os.environ.get("KBSLURM_TEST_FUZZ_REQUESTS", sized(10_000, 2_000)))
 SEED = int(os.environ.get("KBSLURM_TEST_FUZZ_SEED", "19"))
 
 

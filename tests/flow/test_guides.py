@@ -16,15 +16,18 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from kbslurm.backends.github import repository_files
 from kbslurm.config import shared_folders
+from kbslurm.store.postgres import PostgresStore
 from tests.command_line import CommandLine
 from tests.fakes import discord, github, modal
 from tests.flow.test_bot import free_port
+from tests.flow.test_bot_announce import ranks
 from tests.popcorn.served_api import served, working
 from tests.services import GIT, needs
 
@@ -100,7 +103,7 @@ def section(guide: Path, heading: str) -> str:
 
 
 def _saved(before: str, body: str) -> list[str]:
-    names = re.findall(r"`([\w./-]+\.(?:py|toml|yml))`", before)
+    names = re.findall(r"`([\w./-]+\.(?:py|toml|yml|csv))`", before)
     assert names, f"no file is named before\n{body}"
     return [f"cat >>{names[-1]} <<'END OF FILE'", *body.splitlines(), "END OF FILE"]
 
@@ -168,6 +171,40 @@ def test_a_competitors_commands_run(shell: Shell, database_url: str, tmp_path: P
 def test_a_hosts_commands_run(shell: Shell, database_url: str) -> None:
     said = shell.type(Guide(name="host-guide"), DATABASE_URL=database_url)
     assert "grace" in said.splitlines()[-1], said
+
+
+def test_a_hosts_deadlines_and_grades_run(shell: Shell, database_url: str, tmp_path: Path) -> None:
+    """On a board with one ranked submission, as the sections tell it."""
+    with served(database_url, tmp_path / "service") as api:
+        api.store.boards.edit("transpose", by="host", gpus=["H100"], now=api.now)
+        ends = datetime(2099, 12, 24, 17, tzinfo=UTC)
+        api.store.boards.set_deadline("transpose", ends, "Europe/Berlin", now=api.now)
+        ranks(api, "ada", 0.0015)
+        told = {name: Guide(name="host-guide", heading=name) for name in ("Deadlines and freezes", "Grades")}
+        said = {name: shell.type(guide, DATABASE_URL=database_url) for name, guide in told.items()}
+    assert "late submissions until 2099-12-27 18:00 Europe/Berlin" in said["Deadlines and freezes"]
+    assert "ada: 100 of 100 on transpose" in said["Grades"]
+    assert "815" in (shell.home / "grades.csv").read_text()
+
+
+def test_a_course_in_one_afternoon_runs_as_it_is_told(shell: Shell, database_url: str) -> None:
+    """From the roster to everybody's team on the board, in a place that has been set up."""
+    with PostgresStore(database_url) as store:
+        (shell.home / "kbslurm.toml").write_text("[daemon.local]\nslots = { H100 = 1 }\n")
+        said = shell.type(Guide(name="host-guide", heading="A course in one afternoon"), DATABASE_URL=database_url)
+        assert [one.text for one in store.questions.announcements(store.boards.get("transpose").id)] == [
+            "Any version of Triton is allowed."
+        ]
+        people = store.roster.of_course("gpu-2026", everyone=True)
+        assert [(one.full_name, one.section, one.team, one.role) for one in people] == [
+            (None, None, None, "grader"),  # tess, who came by no file
+            ("Ada Lovelace", "A", "engine", "student"),
+            ("Emmy Noether", "A", "engine", "student"),
+            ("Grace Hopper", "C", None, "student"),
+        ]
+        assert all(one.invited_until for one in people)
+    assert len(list((shell.home / "mails").glob("*.eml"))) == 3
+    assert ",engine," in said.splitlines()[-1], said
 
 
 def test_a_problem_authors_commands_run(shell: Shell, database_url: str) -> None:

@@ -33,12 +33,12 @@ HERE = {
     *("doctor", "github check", "github install", "image build", "image pull", "image list", "image verify"),
     *("modal check", "modal deploy", "problem import", "problem verify", "site init", "site check", "site list"),
     *("site render", "site schema", "site show", "try", "tick", "up"),
-    *("context list", "context use", "context show", "context remove"),
+    *("archive verify", "context list", "context use", "context show", "context remove"),
 }
 # Commands of whoever takes part; test_cli_http runs them both ways.
 COMPETITORS = {
-    *("board list", "board show", "cancel", "diff", "history", "login", "logout", "profile", "submit", "watch"),
-    *("whoami", "why"),
+    *("ask", "board announcements", "board list", "board show", "cancel", "code", "diff", "history", "login", "logout"),
+    *("nickname", "profile", "submit", "watch", "whoami", "why"),
 }
 # Those that may use the database that is configured here although a service is named; they say so.
 DATABASE = {"api", "bot run", "db upgrade", "db check", "db downgrade", "demo", "tick", "up"}
@@ -80,6 +80,10 @@ def sides(near: str, far: str, place: Path) -> Iterator[Sequence[Side]]:
             for name, score_s in (("bob", 0.002), ("eve", 0.003), ("mia", 0.004)):
                 one.people.add(name)
                 judged(Both(one), name, score_s)  # type: ignore[arg-type]
+            bob = one.people.ensure("bob").id
+            (his,) = one.submissions.newest(person=bob)
+            for text, number in (("May we?", None), ("When?", None), ("Please.", his.id)):
+                one.questions.ask(bob, text, board="transpose", submission=number, appeal=number is not None)
             over_http = {"KBSLURM_URL": api.url, "KBSLURM_TOKEN": token}
             env = {"DATABASE_URL": near} if one is store else over_http
             found.append(Side(kbslurm=CommandLine(cwd=home["near" if one is store else "far"], env=env), store=one))
@@ -108,6 +112,24 @@ def a_problem_beside_its_files(side: Side, folder: Path) -> tuple[str, ...]:
     assert count, "the example's task file names its reference otherwise"
     task.write_text(text)
     return (str(root / "problems/beside"),)
+
+
+def archived(side: Side, folder: Path) -> tuple[str, ...]:
+    """Each side writes its own, once."""
+    (folder / "archives").mkdir(exist_ok=True)
+    return ("transpose", "--out", str(folder / "archives" / side.kbslurm.cwd.name), "--private")
+
+
+ROSTERS: dict[str, str] = {}
+FIRST = "name,email,student id,section,team,notes\nAda Lovelace,ada@example.edu,1815,A,Engine,=1+1\nBob,,7,A,,\n"
+LESS = "name,email,team\nAda Lovelace,ada@example.edu,Engine 2\nEmmy Noether,emmy@example.edu,\n"
+WRONG = "name,email\nAda,ada@example.edu\nBob,nowhere\n"
+
+
+def roster(name: str, text: str) -> str:
+    """A file that both sides read, beside their own folders."""
+    ROSTERS[name] = text
+    return f"../{name}"
 
 
 # Every command of a host, in an order in which each works.
@@ -146,6 +168,35 @@ COMMAND_LINES: Sequence[tuple[str, Words]] = [
     ("board edit", ("turn",)),
     ("board extend", ("turn", "grace", "2099-02-01")),
     ("board extend", ("turn", "grace", "none")),
+    ("board extend", ("turn", "section:none", "2099-02-01")),
+    ("board late", ("turn", "--until", "2098-01-03", "--grace", "15m", "--percent", "10", "--slip-days", "2")),
+    ("board late", ("turn", "--per", "hour")),
+    ("board late", ("turn", "--until", "2098-01-01")),
+    ("board late", ("turn", "--until", "2098-01-03", "--grace", "soon")),
+    ("board times", ("turn",)),
+    ("board late", ("turn", "--until", "none")),
+    ("board freeze", ("turn", "--at", "2098-01-01")),
+    ("board freeze", ("turn",)),
+    ("board times", ("turn",)),
+    ("export", ("turn", "--live")),
+    ("similar", ("turn", "--with", "turn")),
+    ("similar", ("turn", "--at-least", "3")),
+    ("board edit", ("turn", "--names", "anonymous", "--standings", "own")),
+    ("board edit", ("turn", "--names", "upside down")),
+    ("board edit", ("turn", "--standings", "maybe")),
+    ("board names", ("turn",)),
+    ("board names", ("turn", "--format", "csv")),
+    ("board names", ("turn", "--format", "xml")),
+    ("board edit", ("turn", "--names", "real", "--standings", "shown")),
+    ("board finalise", ("turn",)),
+    ("board finalise", ("turn", "--withdraw")),
+    ("grades why", ("turn", "nobody", "--scheme", "none.toml")),
+    ("grades show", ("turn", "--scheme", "none.toml")),
+    ("board code", ("turn",)),
+    ("board code", ("turn", "consent", "--licence", "MIT")),
+    ("board code", ("turn", "sometimes")),
+    ("board unfreeze", ("turn",)),
+    ("board unfreeze", ("turn",)),
     ("limit rate", ("turn", "test", "5")),
     ("limit rate", ("turn", "leaderboard", "2")),
     ("limit rate", ("turn", "leaderboard", "none")),
@@ -158,12 +209,87 @@ COMMAND_LINES: Sequence[tuple[str, Words]] = [
     ("invite list", ("turn",)),
     ("invite revoke", invited),
     ("invite revoke", ("no-such-code",)),
+    ("roster import", (roster("first.csv", FIRST), "--course", "gpu-2026", "--preview")),
+    ("roster list", ()),
+    ("roster import", (roster("first.csv", FIRST), "--course", "gpu-2026")),
+    ("roster import", (roster("first.csv", FIRST),)),
+    ("roster import", (roster("less.csv", LESS), "--remove")),
+    ("roster import", (roster("wrong.csv", WRONG),)),
+    ("roster import", (roster("first.csv", FIRST), "--course", "Not A Course")),
+    ("roster list", ()),
+    ("roster list", ("--section", "a", "--team", "Engine")),
+    ("roster list", ("--course", "another")),
+    ("roster show", ("ada@example.edu",)),
+    ("roster show", ("nobody@example.edu",)),
+    ("roster set", ("ada@example.edu", "--section", "B", "--team", "none")),
+    ("roster set", ("grace", "--role", "grader")),
+    ("roster set", ("grace", "--role", "boss")),
+    ("roster export", ()),
+    ("roster invite", ()),
+    ("roster invite", ("1815", "--again", "--days", "3")),
+    ("roster invite", ("nobody",)),
+    ("roster remove", ("grace",)),
+    ("roster remove", ("grace",)),
+    ("board edit", ("turn", "--course", "gpu-2026", "--teams")),
+    ("board edit", ("turn", "--course", "no-such-course")),
+    ("board create", ("ours", "--problem", "turned", "--gpus", "H100", "--course", "gpu-2026", "--teams")),
+    ("board role", ("ours", "grace", "grader")),
+    ("board role", ("ours",)),
+    ("board role", ("ours", "grace", "none")),
+    ("board role", ("ours", "grace", "boss")),
+    ("user add", ("leaver",)),
+    ("user delete", ("leaver",)),
+    ("user delete", ("leaver", "--yes")),
+    ("user delete", ("leaver", "--yes")),
+    ("user delete", ("--due",)),
+    ("user delete", ("--due", "--yes")),
+    ("board delete", ("ours",)),
+    ("board edit", ("turn", "--teams-only", "--practice")),
+    ("board edit", ("turn", "--no-teams")),
+    ("board edit", ("turn", "--course", "none", "--no-teams", "--no-teams-only")),
+    ("board edit", ("turn", "--teams-only")),
     ("stats", ()),
     ("stats", ("transpose", "--last-day")),
     ("usage", ("--by", "person")),
     ("usage", ("--by", "board", "--board", "transpose", "--month", "2026-10")),
     ("export", ("transpose",)),
+    ("board names", ("transpose", "--of", "bob")),
+    ("archive write", archived),
+    ("archive write", ("nowhere", "--out", "nothing")),
+    ("worklog", ("transpose", "bob")),
+    ("worklog", ("transpose", "nobody")),
+    ("worklog", ("transpose", "team:none")),
     ("triage", ("1", "2")),
+    ("submission list", ()),
+    ("submission list", ("--board", "transpose", "--person", "bob", "--verdict", "passed", "--since", "7d")),
+    ("submission list", ("--mode", "test", "--limit", "1", "--since", "2020-01-01 12:00")),
+    ("submission list", ("--person", "nobody")),
+    ("submission list", ("--verdict", "good")),
+    ("submission list", ("--since", "soon")),
+    ("submission show", ("1",)),
+    ("submission show", ("999",)),
+    ("submission code", ("1", "2")),
+    ("submission code", ("1", "--out", "codes")),
+    ("submission code", ("1", "--out", "codes")),
+    ("question list", ()),
+    ("question list", ("--board", "transpose", "--state", "all")),
+    ("question list", ("--board", "nowhere")),
+    ("question list", ("--state", "some")),
+    ("question show", ("1",)),
+    ("question show", ("99",)),
+    ("question answer", ("1", "Yes.", "--to-all")),
+    ("question answer", ("1", "No.")),
+    ("question answer", ("1", "No.", "--again")),
+    ("question answer", ("1", " ")),
+    ("question close", ("2",)),
+    ("question close", ("2",)),
+    ("question rejudge", ("1", "--preview")),
+    ("question rejudge", ("3", "--estimate")),
+    ("question rejudge", ("3", "--apply")),
+    ("question rejudge", ("3", "--preview")),
+    ("question rejudge", ("3", "--preview")),
+    ("question rejudge", ("3", "--apply")),
+    ("question rejudge", ("3", "--cancel")),
     ("rejudge", ("transpose", "--preview", "person=bob")),
     ("rejudge", ("transpose", "--apply")),
     ("rejudge", ("transpose", "--cancel")),
@@ -175,6 +301,10 @@ COMMAND_LINES: Sequence[tuple[str, Words]] = [
     ("shadow order", ("1", "--on", "local")),
     ("shadow order", ("1", "--on", "nowhere")),
     ("shadow report", ("transpose",)),
+    ("warm list", ()),
+    ("warm start", ("2",)),
+    ("warm drain", ("7",)),
+    ("warm drain", ("--all",)),
     ("status", ("--no-sites",)),
     ("board close", ("turn",)),
     ("board edit", ("turn", "--reopen")),
@@ -186,11 +316,16 @@ COMMAND_LINES: Sequence[tuple[str, Words]] = [
 
 VOLATILE = {
     "token": "a secret",
+    "code": "a secret",
+    "link": "a link",
+    "pseudonym": "a pseudonym",
     "via": "",
     "where": "",
     "database": "a database",
     "commit": "a commit",
     "oldest_s": "a while",
+    "sha256": "a digest",
+    "bytes": "a size",
 }
 
 
@@ -202,6 +337,8 @@ def plain(value: Any) -> Any:
         return [plain(one) for one in value]
     if isinstance(value, str):
         text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+(\+00:00|Z)", "a moment", value)
+        text = re.sub(r"\S*/archives/(near|far)\b", "a folder", text)
+        text = re.sub(r"\bdeleted-[0-9a-f]{8}\b", "a pseudonym", text)
         return re.sub(r"\b[0-9A-Z]{4}-[0-9A-Z]{4}-[0-9A-Z]{4}\b", "a code", text)
     return value
 
@@ -226,6 +363,8 @@ def test_every_command_says_and_notes_the_same_over_http(
     migrate.upgrade(other)
     git = repository(tmp_path / "git")
     wanted: list[tuple[str, Words]] = [*COMMAND_LINES[:-1], ("problem sync", (f"file://{git}",)), COMMAND_LINES[-1]]
+    for file_name, text in ROSTERS.items():
+        (tmp_path / file_name).write_text(text)
     with sides(other, database_url, tmp_path) as (near, far):
         for name, words in wanted:
             one, two = (

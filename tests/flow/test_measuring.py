@@ -160,6 +160,29 @@ def test_an_improvement_is_measured_once_more_and_the_second_score_counts(plain:
     assert counts == [(False, False), (True, True), (False, True), (False, True), (False, False), (True, True)]
 
 
+def test_where_teams_count_together_it_is_the_teams_score_that_is_improved(plain: Stage) -> None:
+    plain.rows("UPDATE leaderboard SET teams = true RETURNING id")
+    for name in ("ada", "bea"):
+        plain.store.people.set_team(plain.person(name), "red", by="host", now=plain.clock.now())
+    plain.submit(by="ada", mode="leaderboard")
+    judge(plain, 0.4)
+    judge(plain, 0.6)
+    assert board(plain) == [("red", 0.6)]
+    plain.submit(by="bea", mode="leaderboard")
+    judge(plain, 0.7)
+    assert plain.open_runs() == 0, "her first one improves nothing for her team"
+    near = plain.submit(by="bea", mode="leaderboard").submission_id
+    judge(plain, 0.595)
+    (run,) = plain.store.submissions.get(near).runs
+    assert run.verdict is not None and not run.verdict.ranked, "nor does what is as fast as ada's"
+    plain.store.people.set_team(plain.person("ada"), "blue", by="host", now=plain.clock.now())
+    plain.submit(by="ada", mode="leaderboard")
+    judge(plain, 0.598)
+    assert plain.open_runs() == 1, "what she did for another team isn't this one's"
+    judge(plain, 0.61)
+    assert board(plain) == [("red", 0.6), ("blue", 0.61), ("red", 0.7)]
+
+
 @pytest.mark.parametrize("fate", ["wrong", "timeout", "infrastructure", "cancelled"])
 def test_a_second_measurement_that_does_not_pass_leaves_no_score(plain: Stage, fate: str) -> None:
     number = plain.submit(by="ada", mode="leaderboard").submission_id

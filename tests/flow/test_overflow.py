@@ -199,7 +199,7 @@ def test_the_cluster_is_asked_before_the_first_run_is_sent_when_it_would_start(
         assert len(home.submitted) == (goes_to == "cluster")
         burst(stage, 3)
         drained(stage)
-    assert set(home.asked) == {f"A100, {time_limit_s(PROBLEM.limits, 'leaderboard'):.0f} s"}
+    assert set(home.asked) == {f"A100, {time_limit_s(PROBLEM, 'leaderboard'):.0f} s"}
     (first, *_) = stage.runs()
     said = sentences(stage.store.runs.why(first["id"], stage.clock.now()))
     assert why in said[1]
@@ -358,7 +358,7 @@ def test_what_was_perhaps_sent_home_is_sent_nowhere_else(stage: Stage) -> None:
 def test_a_burst_stops_at_the_budget_and_waits_for_home(stage: Stage) -> None:
     home, modal = Worker(stage.store, "cluster"), Worker(stage.store, "modal", slots=9)
     home.down, modal.queues = True, True
-    most = 2.5 * time_limit_s(PROBLEM.limits, "leaderboard") * 0.01
+    most = 2.5 * time_limit_s(PROBLEM, "leaderboard") * 0.01
     served = daemon(
         stage,
         place(home),

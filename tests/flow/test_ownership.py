@@ -38,17 +38,39 @@ OWN = """
 AND_STAFFS = """
     GET /user/runs/{run_id}/why
     GET /user/submissions/{submission_id}/why
+    GET /announcements/{leaderboard}
     GET /gpus/{leaderboard}
     GET /submissions/{leaderboard}/{gpu}
     GET /submission_count/{leaderboard}/{gpu}
+    GET /code/{leaderboard}/{gpu}
+    GET /board/{leaderboard}/{gpu}/code
+    PUT /user/consent/{leaderboard}
+    POST /problem/{leaderboard}/consent
+    GET /contests/{leaderboard}
+    GET /contests/{leaderboard}/state
+    GET /contests/{leaderboard}/access
+    GET /contests/{leaderboard}/judgement-types
+    GET /contests/{leaderboard}/languages
+    GET /contests/{leaderboard}/problems
+    GET /contests/{leaderboard}/teams
+    GET /contests/{leaderboard}/submissions
+    GET /contests/{leaderboard}/judgements
+    GET /contests/{leaderboard}/event-feed
+    GET /contests/{leaderboard}/problems/{object_id}
     GET /board/{leaderboard}
     GET /board/{leaderboard}/{gpu}
     GET /problem/{leaderboard}
     GET /problem/{leaderboard}/template/{language}
     GET /live/{leaderboard}
+    GET /user/standing/{leaderboard}
+    PUT /user/nickname/{leaderboard}
     POST /user/submissions/{submission_id}/cancel
+    POST /user/questions
+    POST /questions
     POST /user/submissions
     POST /profile
+    POST /problem/{leaderboard}/submit
+    POST /problem/{leaderboard}/nickname
     POST /submission/{leaderboard}/{gpu}/{mode}
 """
 TABLES = (
@@ -81,16 +103,23 @@ class Existing:
         profile = str(self.world.numbers["profiled"])
         self.names = {
             **NAMES, "leaderboard": "vault", "user_id": "ada", "run_id": str(run.id), "submission_id": profile,
-            "job_id": profile, "act": "ban", "name": "functions.json", "language": "Python", "problem": "transpose",
-            "code": code,
+            "other_id": profile, "job_id": profile, "act": "ban", "question_id": str(self.world.question),
+            "name": "functions.json", "language": "Python", "problem": "transpose", "code": code,
+            "object_id": "H100",
         }  # fmt: skip
         upload = {"files": {"file": ("k.py", GOOD)}}
         self.bodies: dict[str, dict[str, Any]] = {
             "POST /user/join": {"json": {"code": code}},
+            "POST /user/questions": {"json": {"text": "Why?", "leaderboard": "vault"}},
+            "POST /questions": {"data": {"text": "Why?", "board": "vault"}},
+            "PUT /user/consent/{leaderboard}": {"json": {"consents": True}},
+            "PUT /user/nickname/{leaderboard}": {"json": {"nickname": None}},
+            "POST /problem/{leaderboard}/nickname": {"data": {"nickname": ""}},
             "POST /user/submissions": {**upload, "params": {"leaderboard": "vault", "gpu": "H100", "mode": "test"}},
             "POST /submission/{leaderboard}/{gpu}/{mode}": upload,
             "POST /profile": {**upload, "data": {"leaderboard": "vault"}},
             "POST /{leaderboard}/{gpu}/{mode}": upload,
+            "POST /problem/{leaderboard}/submit": {**upload, "data": {"gpu": "H100", "mode": "test"}},
             "POST /staff/{act}": {"data": {"person": "ada", "confirmed": "yes"}},
         }
 

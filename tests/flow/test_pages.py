@@ -8,12 +8,15 @@ import html
 import itertools
 import os
 import re
+import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from html.parser import HTMLParser
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 from urllib.parse import urljoin
 
 import httpx
@@ -25,6 +28,7 @@ from kbslurm.api.pages.rendering import static_file, took
 from kbslurm.api.sessions import SESSION
 from kbslurm.domain.access import Role
 from kbslurm.domain.run import Ending, SubmissionId
+from kbslurm.domain.source import files_of
 from kbslurm.errors import Invalid
 from kbslurm.flow.cancel import cancel
 from kbslurm.flow.queue import claim, free_slots
@@ -550,17 +554,35 @@ def test_everybody_is_led_only_to_what_they_may_see_and_nothing_that_people_set_
         for whom in (store.people.ensure("eve"), store.people.ensure("zoe <b>")):
             store.people.ban(whom.id, hostile, by=hostile, now=api.now)
         everyone = {"/login"}
+        asking = {"/questions"}
+        acts = ("pause", "resume", "cancel", "ban", "unban", "delete", "courses/new/import")
+        submits = "/problem/transpose/submit"  # others are closed
+        of_boards = {
+            f"/staff/board/{board}/{act}"
+            for board in ("transpose", "private", "revoked", "ended")
+            for act in (
+                "freeze",
+                "unfreeze",
+                "late",
+                "extend",
+                "finalise",
+                "grades",
+                "similar",
+                "code",
+                "shows",
+                "teams",
+                "practice",
+                "worklog",
+            )
+        }
         for browser, forms in (
             (nobody, everyone),
             (banned, everyone),
-            (hers, {"/logout", "/me/link", *(f"/s/{number}/cancel" for number in numbers)}),
-            (
-                host,
-                {"/logout", "/me/link", *(f"/staff/{act}" for act in ("pause", "resume", "cancel", "ban", "unban"))},
-            ),
+            (hers, {"/logout", "/me/link", *asking, *(f"/s/{number}/cancel" for number in numbers), submits}),
+            (host, {"/logout", "/me/link", *asking, *(f"/staff/{act}" for act in acts), *of_boards, submits}),
         ):
             seen, there, broken = walked(browser)
-            assert (there, broken) == (forms, set())
+            assert (sorted(there - forms), sorted(forms - there), broken) == ([], [], set())
             assert ("/board/private/H100" in seen) is (browser in (hers, host)) and "/board/ended/H100" in seen
             assert ("/board/revoked/H100" in seen) is (browser is host)
         assert "This board is closed" in nobody.get("/problem/ended").text
@@ -582,6 +604,68 @@ def test_what_is_sent_twice_is_done_once_and_no_error(api: ServedApi) -> None:
             answer = httpx.post(f"{api.url}/logout", data=form, headers=cookie, timeout=60)
             assert (answer.status_code, answer.headers["location"]) == (303, "/")
         assert ada.get("/me").status_code == 303
+
+
+def test_a_problems_page_takes_one_file_or_several_or_a_zip(api: ServedApi) -> None:
+    """As a browser sends its form, without a script. What is sent again while it is open leads to the same page."""
+    store, packed = api.store, BytesIO()
+    main, half = b"from parts.half import half\n\ncustom_kernel = half\n", b"def half(data):\n    return data\n"
+    with zipfile.ZipFile(packed, "w") as file:
+        file.writestr("mine/deep/main.py", main)
+        file.writestr("mine/parts/half.py", half)
+    one, zipped = ("k.py", GOOD), ("mine.zip", packed.getvalue())
+    with browsing(api, "ada") as ada, browsing(api) as nobody:
+        assert "Sign in</a> to submit" in nobody.get("/problem/transpose").text
+        shown = ada.get("/problem/transpose").text
+        form = {"csrf": csrf(shown), "gpu": "H100", "mode": "test"}
+        assert 'enctype="multipart/form-data"' in shown and "multiple required" in shown
+
+        def sent(*files: tuple[str, bytes], by: httpx.Client = ada, **more: Any) -> httpx.Response:
+            parts = [("file", file) for file in files] or [("file", ("", b""))]
+            return by.post("/problem/transpose/submit", data={**form, **more}, files=parts)
+
+        for files, more, names in (
+            ([one], {}, ["k.py"]),
+            ([("main.py", main), ("half.py", half)], {"entry": ""}, ["main.py", "half.py"]),
+            (
+                [zipped],
+                {"entry": "deep/main.py", "mode": "profile", "benchmark": "1"},
+                ["deep/main.py", "parts/half.py"],
+            ),
+        ):
+            answer = sent(*files, **dict[str, Any](more))
+            assert answer.status_code == 303, answer.text
+            number = int(answer.headers["location"].removeprefix("/s/"))
+            view = store.submissions.get(SubmissionId(number))
+            assert (list(files_of(view.file_name, view.source or "")), view.mode) == (names, more.get("mode", "test"))
+            assert sent(*files, **dict[str, Any](more)).headers["location"] == f"/s/{number}", "once"
+            assert [run.gpu for run in view.runs] == ["H100"]
+        for answer, status, said in (
+            (sent(), 400, "no file was chosen"),
+            (sent(("a.py", main), ("b.py", half)), 400, "isn&#39;t clear which of the files is called"),
+            (sent(("a.py", main), ("a.py", half)), 400, "two files are called"),
+            (sent(one, mode="odd"), 400, "there is no mode"),
+            (sent(one, mode="profile", benchmark="x"), 400, "isn&#39;t the number of a benchmark"),
+            (sent(one, mode="profile", benchmark="9"), 400, "has no benchmark 9"),
+            (sent(one, gpu="B200"), 404, "B200"),
+            (sent(("k.txt", GOOD)), 400, "must end in one of"),
+            (sent(one, csrf="0" * 64), 403, "this form has expired"),
+            (sent(one, by=nobody), 403, "you aren&#39;t signed in"),
+        ):
+            assert (answer.status_code, said in answer.text) == (status, True), answer.text
+    assert len(store.submissions.newest()) == 3
+
+
+def test_clicks_on_submit_at_the_same_time_submit_once(api: ServedApi) -> None:
+    with browsing(api, "ada") as ada:
+        form = {"csrf": csrf(ada.get("/problem/transpose").text), "gpu": "H100", "mode": "test"}
+        with ThreadPoolExecutor(4) as threads:
+            sent = [
+                threads.submit(ada.post, "/problem/transpose/submit", data=form, files={"file": ("k.py", GOOD)})
+                for _ in range(4)
+            ]
+            assert len({one.result().headers["location"] for one in sent}) == 1
+    assert len(api.store.submissions.newest()) == 1
 
 
 def test_a_stale_staff_page_says_what_is_so_and_does_nothing_twice(api: ServedApi) -> None:
@@ -716,6 +800,7 @@ def test_what_is_written_can_be_read(theme: int) -> None:
         for paper in ("paper", "raised"):
             assert contrast(colour[text], colour[paper]) >= 4.5, (text, paper)
     assert contrast(colour["button-ink"], colour["button"]) >= 4.5
+    assert contrast(colour["ink"], colour["same"]) >= 4.5
     for drawn in ("mark", "focus"):
         assert contrast(colour[drawn], colour["paper"]) >= 3 and contrast(colour[drawn], colour["raised"]) >= 3
 

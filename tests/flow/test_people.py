@@ -92,7 +92,7 @@ def test_only_these_places_make_people() -> None:
     """Sign-on and linking go through an account; everything else that makes a person is listed here."""
     root = Path(__file__).resolve().parents[2]
     makers = {"ensure": {"kbslurm/cli/acting.py"}, "add": {"kbslurm/api/hosting/people.py"}}
-    makers["ensure"] |= {"kbslurm/cli/operator/demo.py", "kbslurm/cli/operator/demo_page.py"}
+    makers["ensure"] |= {f"kbslurm/cli/operator/{demo}.py" for demo in ("demo", "demo_page", "demo_warm")}
     for call, allowed in makers.items():
         found = {
             str(file.relative_to(root))

@@ -107,7 +107,8 @@ def test_popcorn_s_profile_service_is_here_too(api: ServedApi, tmp_path: Path) -
 def test_a_benchmark_is_chosen_for_profiles_only_and_must_exist(api: ServedApi, tmp_path: Path) -> None:
     store, now = api.store, api.now
     person = store.people.ensure("ada").id
-    for mode, benchmark, words in (("test", 0, "a test runs every benchmark"), ("profile", 2, "has no benchmark 2")):
+    one = "mode test can't be limited to one benchmark"
+    for mode, benchmark, words in (("test", 0, one), ("profile", 2, "has no benchmark 2")):
         with pytest.raises(Invalid, match=words):
             accept(store.intake, person, "transpose", "k.py", GOOD, mode, ["A100"], now, benchmark=benchmark)  # type: ignore[arg-type]
     assert store.submissions.newest(person=person, limit=9) == []
@@ -127,6 +128,23 @@ def test_a_try_draws_the_same_profile_on_one_s_own_machine(tmp_path: Path) -> No
     assert [(one["benchmark"], one["tool"]) for one in done.json()["digests"]] == [(1, "cprofile"), (1, "rocprof")]
     assert (tmp_path / "drawn/benchmark-1.pftrace").read_bytes() == b"\x0a\x05trace"
     json.loads((tmp_path / "drawn/benchmark-1.functions.json").read_text())
+
+
+@needs(GXX, USER_NAMESPACES)
+def test_the_source_view_has_the_lines_of_a_compiled_submission(tmp_path: Path) -> None:
+    """They were compiled in another place than the one where they run."""
+    here = Path(__file__).parents[1] / "problems/cu_one_file"
+    mine = next((here / "submissions/accepted").iterdir())
+    env = {name: value for name, value in profilers.profiler(tmp_path / "toolkit", "ncu").items() if name != "PATH"}
+    done = CommandLine(cwd=tmp_path, env=env)(
+        "try", str(here / "reference.cu"), str(mine), "--mode", "profile", "--benchmark", "0", "--profiler", "ncu",
+        "--profiles", "drawn", "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err + done.out
+    view = (tmp_path / "drawn/benchmark-0.ncu-source.csv").read_text()
+    assert '/sources/submission.cu"' in view and "custom_kernel" in view
+    (digest,) = [one for one in done.json()["digests"] if one["tool"] == "ncu"]
+    assert any("of the samples are at " in hint for hint in digest["hints"]), digest["hints"]
 
 
 def _file(folder: Path) -> Path:

@@ -27,7 +27,27 @@ MAY: Mapping[str, str] = {
         GET /runner_queue/{gpu}
         GET /submissions/{leaderboard}/{gpu}
         GET /final/{leaderboard}/{gpu}
+        GET /code/{leaderboard}/{gpu}
+        GET /code/{leaderboard}/{gpu}/{submission_id}
         GET /submission_count/{leaderboard}/{gpu}
+        GET /announcements/{leaderboard}
+        GET /contests
+        GET /contests/{leaderboard}
+        GET /contests/{leaderboard}/state
+        GET /contests/{leaderboard}/access
+        GET /contests/{leaderboard}/judgement-types
+        GET /contests/{leaderboard}/languages
+        GET /contests/{leaderboard}/problems
+        GET /contests/{leaderboard}/teams
+        GET /contests/{leaderboard}/submissions
+        GET /contests/{leaderboard}/judgements
+        GET /contests/{leaderboard}/event-feed
+        GET /contests/{leaderboard}/judgement-types/{object_id}
+        GET /contests/{leaderboard}/languages/{object_id}
+        GET /contests/{leaderboard}/problems/{object_id}
+        GET /contests/{leaderboard}/teams/{object_id}
+        GET /contests/{leaderboard}/submissions/{object_id}
+        GET /contests/{leaderboard}/judgements/{object_id}
         GET /auth/init
         GET /auth/login/{provider}
         GET /auth/callback/{provider}
@@ -35,16 +55,23 @@ MAY: Mapping[str, str] = {
         GET /
         GET /board/{leaderboard}
         GET /board/{leaderboard}/{gpu}
+        GET /board/{leaderboard}/{gpu}/code
+        GET /board/{leaderboard}/{gpu}/code/{submission_id}
         GET /problem/{leaderboard}
         GET /problem/{leaderboard}/template/{language}
         GET /static/{name}
         GET /login
         POST /login
+        GET /join/{code}
+        POST /join/{code}
+        POST /user/invitation
         POST /logout
         GET /live/{leaderboard}
         GET /openapi.json
     """,
     "person": """
+        GET /user/questions
+        POST /user/questions
         GET /user/submissions
         GET /user/submissions/{submission_id}
         GET /user/submissions/{submission_id}/whole
@@ -55,6 +82,7 @@ MAY: Mapping[str, str] = {
         GET /user/me
         POST /user/logout
         POST /user/join
+        PUT /user/consent/{leaderboard}
         GET /user/submissions/{submission_id}/artifacts
         GET /user/submissions/{submission_id}/artifacts/{gpu}/{name}
         POST /user/submissions
@@ -62,6 +90,8 @@ MAY: Mapping[str, str] = {
         GET /jobs/{job_id}
         GET /jobs/{job_id}/artifacts/{gpu}/{index}
         GET /user/places
+        GET /user/standing/{leaderboard}
+        PUT /user/nickname/{leaderboard}
         POST /submission/{leaderboard}/{gpu}/{mode}
         POST /{leaderboard}/{gpu}/{mode}
     """,
@@ -76,6 +106,13 @@ MAY: Mapping[str, str] = {
         GET /admin/overview
         GET /admin/audit
         POST /admin/update-problems
+        GET /admin/questions
+        GET /admin/questions/{question_id}
+        POST /admin/questions/{question_id}/answer
+        POST /admin/questions/{question_id}/close
+        GET /admin/questions/{question_id}/rejudge-estimate
+        POST /admin/questions/{question_id}/rejudge
+        GET /admin/submissions
         GET /admin/submissions/{submission_id}
         DELETE /admin/submissions/{submission_id}
         POST /admin/submissions/{submission_id}/cancel
@@ -103,9 +140,14 @@ MAY: Mapping[str, str] = {
         POST /admin/leaderboards/upload
         POST /admin/leaderboards/{leaderboard}/verify
         POST /admin/leaderboards/{leaderboard}/rejudge-preview
+        POST /admin/leaderboards/{leaderboard}/rejudge-estimate
+        GET /admin/warm
+        POST /admin/warm
+        POST /admin/warm/drain
         POST /admin/leaderboards/{leaderboard}/rejudge-apply
         POST /admin/leaderboards/{leaderboard}/rejudge-cancel
         GET /admin/leaderboards/{leaderboard}/export
+        GET /admin/leaderboards/{leaderboard}/names
         GET /admin/people
         GET /admin/problems
         GET /admin/problems/{problem}
@@ -125,6 +167,31 @@ MAY: Mapping[str, str] = {
         POST /admin/leaderboards/{leaderboard}/final-forget
         POST /admin/submissions/{submission_id}/shadow
         GET /admin/leaderboards/{leaderboard}/shadows
+        DELETE /admin/users/{user_id}
+        GET /admin/users/{user_id}/deletion
+        GET /admin/deletions
+        POST /admin/deletions
+        GET /admin/leaderboards/{leaderboard}/times
+        POST /admin/leaderboards/{leaderboard}/late
+        POST /admin/leaderboards/{leaderboard}/freeze
+        POST /admin/leaderboards/{leaderboard}/unfreeze
+        POST /admin/leaderboards/{leaderboard}/finalise
+        POST /admin/leaderboards/{leaderboard}/unfinalise
+        POST /admin/leaderboards/{leaderboard}/grades
+        GET /admin/leaderboards/{leaderboard}/similar
+        GET /admin/leaderboards/{leaderboard}/code
+        PUT /admin/leaderboards/{leaderboard}/code
+        GET /admin/submissions/{submission_id}/similar/{other_id}
+        GET /admin/courses
+        GET /admin/courses/{course}
+        POST /admin/courses/{course}/import
+        POST /admin/courses/{course}/invitations
+        PUT /admin/courses/{course}/people/{user_id}
+        DELETE /admin/courses/{course}/people/{user_id}
+        GET /admin/leaderboards/{leaderboard}/roles
+        PUT /admin/leaderboards/{leaderboard}/roles/{user_id}
+        POST /admin/leaderboards/{leaderboard}/archive
+        GET /admin/leaderboards/{leaderboard}/worklog/{whose}
         POST /bot/people
         POST /bot/link
         GET /bot/may
@@ -136,14 +203,29 @@ MAY: Mapping[str, str] = {
     "page": """
         GET /me
         POST /me/link
+        GET /questions
+        POST /questions
         GET /s/{submission_id}
         GET /s/{submission_id}/artifacts/{gpu}/{name}
         POST /s/{submission_id}/cancel
+        POST /problem/{leaderboard}/submit
+        POST /problem/{leaderboard}/consent
+        POST /problem/{leaderboard}/nickname
         GET /live/-/s/{submission_id}
     """,
     "staff page": """
         GET /staff
         POST /staff/{act}
+        GET /staff/board/{leaderboard}
+        GET /staff/board/{leaderboard}/worklog
+        POST /staff/board/{leaderboard}/{act}
+        GET /staff/questions
+        POST /staff/questions/{question_id}/{act}
+        GET /staff/courses
+        GET /staff/courses/{course}
+        GET /staff/courses/{course}/roster.csv
+        POST /staff/courses/{course}/import
+        POST /staff/courses/{course}/{act}
         GET /live/-/staff
     """,
 }
@@ -153,8 +235,15 @@ NAMES = {
     "leaderboard": "nowhere", "gpu": "H100", "mode": "test", "user_id": "nobody", "submission_id": "999999",
     "run_id": "999999", "provider": "github", "act": "wave", "name": "x.css", "language": "python",
     "problem": "nothing", "code": "none", "category": "test", "job_id": "999999", "index": "0",
+    "course": "no-course", "question_id": "999999", "other_id": "999998", "object_id": "none",
+    "whose": "nobody",
 }  # fmt: skip
-TELLS_NOBODY = {"GET /live/-/s/{submission_id}", "POST /login"}  # the same answer, here, for those who may
+TELLS_NOBODY = {
+    "GET /live/-/s/{submission_id}",
+    "POST /login",
+    "GET /join/{code}",
+    "POST /join/{code}",
+}  # the same answer, here, for those who may
 KEEPS = {"GET /static/{name}"}
 UNKNOWN, TO_LOGIN = 400, "/login?next="
 

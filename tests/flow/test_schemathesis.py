@@ -86,6 +86,8 @@ def _senders(api: ServedApi) -> dict[str, dict[str, str]]:
         store.people.unban(one.id, by="host", now=now)
     if store.boards.find("transpose") is None:
         store.boards.add("transpose", loading.load(TRANSPOSE), gpus=GPUS, confirm=False, now=now)
+    store.boards.edit("transpose", by="host", gpus=["H100"], reopen=True, now=now)
+    store.boards.set_deadline("transpose", None, "UTC", by="host", now=now)
     if not store.submissions.newest(person=ada.id, board="transpose", limit=1):
         accept(store.intake, ada.id, "transpose", "k.py", GOOD, "leaderboard", ["H100"], now)
     tokens = {person: store.tokens.issue(person.id, now=now) for person in (ada, grace)}

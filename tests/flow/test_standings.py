@@ -34,13 +34,19 @@ NAMES = ("ada", "bob", "eve", "dan")
 STEPS = 200
 
 
-@pytest.mark.parametrize(("seed", "confirm", "latest"), [(1, True, False), (2, False, False), (3, True, True)])
-def test_carried_forward_is_read_anew(database_url: str, seed: int, confirm: bool, latest: bool) -> None:
+@pytest.mark.parametrize(
+    ("seed", "confirm", "latest", "teams"),
+    [(1, True, False, False), (2, False, False, False), (3, True, True, False), (4, False, False, True),
+     (5, True, True, True)],
+)  # fmt: skip
+def test_carried_forward_is_read_anew(database_url: str, seed: int, confirm: bool, latest: bool, teams: bool) -> None:
     stage = Stage.build(database_url, problem=PAIRED, confirm=confirm)
     try:
         if latest:
             stage.rows("UPDATE leaderboard SET ranking = 'last' RETURNING id")
         history = History(stage, random.Random(seed))
+        if teams:
+            history.count_teams_together()
         carried = StandingsCache(cast("Context", SimpleNamespace(store=stage.store)))
         for _ in range(STEPS):
             done = history.step()
@@ -48,7 +54,8 @@ def test_carried_forward_is_read_anew(database_url: str, seed: int, confirm: boo
             rows, records = carried.of(board, "A100"), carried.records(board, "A100")
             assert list(rows) == list(Ranking(stage.store.standings.best("board", "A100"))), done
             assert records == stage.store.standings.records("board", "A100"), done
-        assert {"judge", "remove", "ban", "rejudged", "final"} <= set(history.done), history.done
+        always = {"judge", "remove", "ban"}
+        assert always | ({"team"} if teams else {"rejudged", "final"}) <= set(history.done), history.done
     finally:
         stage.close()
 
@@ -63,6 +70,22 @@ class History:
             *[self.submit] * 4, *[self.judge] * 12, self.remove, self.ban, self.unban, self.board_acts, self.rejudge,
             self.final, self.cancel,
         ]  # fmt: skip
+
+    def count_teams_together(self) -> None:
+        """From now on people are in teams, in others now and then, and in none."""
+        self.stage.rows("UPDATE leaderboard SET course = 'gpu', teams = true RETURNING id")
+        self.ways += [self.team] * 3
+        for name in NAMES:
+            self.stage.person(name)
+        self.team()
+
+    def team(self) -> str:
+        for name in self.draw.sample(NAMES, 2):
+            team = self.draw.choice(("red", "blue", None))
+            self.store.roster.place(
+                "gpu", self.stage.person(name), team=team, no_team=team is None, by="host", now=self.stage.clock.now()
+            )
+        return "team"
 
     @property
     def board(self) -> Board:
@@ -227,11 +250,11 @@ class Counting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._standings, name)
 
-    def best(self, board: str, gpu: str) -> list[Entry]:
+    def best(self, board: str, gpu: str, **how: bool) -> list[Entry]:
         self.calls.append("best")
-        return self._standings.best(board, gpu)
+        return self._standings.best(board, gpu, **how)
 
-    def scored_of(self, board: str, gpu: str, people: Collection[PersonId]) -> list[Entry]:
+    def scored_of(self, board: str, gpu: str, people: Collection[PersonId], **how: bool) -> list[Entry]:
         self.calls.append("scored_of")
         self.people.append(set(people))
-        return self._standings.scored_of(board, gpu, people)
+        return self._standings.scored_of(board, gpu, people, **how)

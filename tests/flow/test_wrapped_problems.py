@@ -149,6 +149,108 @@ def test_an_imported_problem_runs_with_the_classes_that_its_inputs_need(tmp_path
     assert kbslurm("try", "made/toys-double", "made/toys-double/submission.py", "--mode", "test").code == 0
 
 
+def test_the_file_that_is_called_may_be_in_a_folder(problem: Path, submission: Path) -> None:
+    """It finds what lies beside it both ways, and what lies in other folders."""
+    inner = submission / "kernels"
+    inner.mkdir()
+    text = RIGHT.replace(
+        "from parts.twice import times", "import near\nfrom . import near as also\nfrom parts.twice import times"
+    )
+    (inner / "doubler.py").write_text(text + "\nassert near.ONE == also.ONE == 1\n")
+    (inner / "near.py").write_text("ONE = 1\n")
+    (submission / "main.py").unlink()
+    words = ("try", str(problem), str(submission), "--entry", "kernels/doubler.py", "--mode", "test", "--json")
+    told = CommandLine(cwd=problem)(*words).json()
+    assert told["verdict"] == "passed", told["reason"]
+
+
+SOLUTION = {
+    "name": "doubled by hand",
+    "definition": "double",
+    "author": "ada",
+    "spec": {
+        "language": "python",
+        "target_hardware": ["cpu"],
+        "entry_point": "kernels/main.py::twice",
+        "destination_passing_style": True,
+    },
+    "sources": [
+        {
+            "path": "kernels/main.py",
+            "content": "from .near import by\n\n\ndef twice(data, out):\n    out += by(data)\n",
+        },
+        {"path": "kernels/near.py", "content": "def by(data):\n    return [2 * one for one in data]\n"},
+    ],
+}
+
+
+def test_a_solution_of_flashinfer_bench_is_a_submission(problem: Path, tmp_path: Path) -> None:
+    (problem / "wrapper.py").write_text(
+        "def entry_point(submission):\n"
+        "    assert submission.DESTINATION_PASSING is True and submission.DEFINITION == 'double'\n\n"
+        "    def call(data):\n"
+        "        out = []\n"
+        "        submission.run(data, out)\n"
+        "        return out\n\n"
+        "    return call\n"
+    )
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps(SOLUTION))
+    told = CommandLine(cwd=tmp_path)("try", str(problem), str(file), "--mode", "test", "--json").json()
+    assert told["verdict"] == "passed", told["reason"]
+
+
+def test_a_repository_that_is_neither_here_nor_named_is_told_so(tmp_path: Path) -> None:
+    done = CommandLine(cwd=tmp_path)("problem", "import", "kernelbench", "/nonexistent", "--json")
+    assert done.code == 2
+    assert done.json()["error"]["message"] == "there is no directory /nonexistent"
+    assert "server" not in done.out
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("style", ["passing", "returning", "compiled"])
+def test_a_solution_of_an_imported_definition_is_judged(tmp_path: Path, style: str) -> None:
+    """Its outputs are passed in, or returned, or torch compiles it; one of another definition is told so."""
+    here = Path(__file__).parents[2]
+    spec = {
+        "language": "python",
+        "entry_point": "main.py::pick",
+        "destination_passing_style": style != "returning",
+    }
+    sources = {
+        "passing": {"main.py": "def pick(x, scale, rows, y):\n    y.copy_(x[rows.long()] * scale)\n"},
+        "returning": {"main.py": "def pick(x, scale, rows, more=None):\n    return x[rows.long()] * scale\n"},
+        "compiled": {
+            "main.cpp": '#include "times.h"\n#include <torch/extension.h>\n'
+            "void pick(torch::Tensor x, double scale, torch::Tensor rows, torch::Tensor y) {\n"
+            "  y.copy_(times(x.index_select(0, rows.to(torch::kLong)), scale));\n}\n"
+            'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("pick", &pick); }\n',
+            "times.h": "#include <torch/torch.h>\n"
+            "inline torch::Tensor times(torch::Tensor x, double by) { return x * by; }\n",
+        },
+    }[style]
+    if style == "compiled":
+        spec |= {"language": "cpp", "entry_point": "main.cpp::pick", "binding": "torch"}
+    told = {"name": style, "definition": "toy_pick_d4", "author": "ada", "spec": spec,
+            "sources": [{"path": path, "content": text} for path, text in sources.items()]}  # fmt: skip
+    (tmp_path / "mine.json").write_text(json.dumps(told))
+    (tmp_path / "other.json").write_text(json.dumps({**told, "definition": "another"}))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*map(str, (here, here / "eval")), *sys.path])}
+
+    def kbslurm(*words: str) -> str:
+        argv = [os.environ["KBSLURM_TORCH_PYTHON"], "-m", "kbslurm", *words]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+        return done.stdout
+
+    kbslurm("problem", "import", "flashinfer-bench", str(here / "tests/collections/flashinfer"), "--out", "made")
+    words = ("try", "made/flashinfer-toy_pick_d4")
+    found = json.loads(kbslurm(*words, "mine.json", "--mode", "test", "--json"))
+    assert found["verdict"] == "passed", found["reason"]
+    if style == "returning":
+        refused = json.loads(kbslurm(*words, "other.json", "--mode", "test", "--json"))
+        assert "is a solution of another, and this is toy_pick_d4" in refused["reason"]
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize(
     ("collection", "folder"),

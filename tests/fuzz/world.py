@@ -13,6 +13,7 @@ from pathlib import Path
 import psycopg
 
 from kbslurm.api.sessions import SESSION_FOR
+from kbslurm.domain import roster
 from kbslurm.domain.access import Role
 from kbslurm.domain.run import PersonId
 from kbslurm.errors import NotFound
@@ -39,16 +40,20 @@ ROLES: dict[str, Role] = {
 BANNED = ("mallory", "hal")
 SESSIONS = ("ada", "eve", "grace", "mallory")
 BOARDS = ("transpose", "open", "vault")
-SOURCE, HIDDEN, LOG, VAULT, REFERENCE, FILE = (
-    f"planted-{word}-4f1b" for word in ("source", "hidden-case", "secret-log", "private-board", "reference", "artifact")
+SOURCE, HIDDEN, LOG, VAULT, REFERENCE, FILE, ADDRESS, QUESTION = (
+    f"planted-{word}-4f1b"
+    for word in ("source", "hidden-case", "secret-log", "private-board", "reference", "artifact", "address", "question")
 )
+ROSTER = f"name,email,student id,section,team\nEmmy Noether,{ADDRESS}@example.edu,1882,A,Engine\n"
 ADAS = frozenset({"ada", "ada's browser"})
 CLEAN = """
-UPDATE leaderboard SET closed_at = NULL, deadline_at = NULL, zone = 'UTC',
-    visibility = CASE WHEN name = 'vault' THEN 'closed' ELSE 'public' END WHERE deleted_at IS NULL;
+UPDATE leaderboard SET closed_at = NULL, deadline_at = NULL, zone = 'UTC', course = NULL, teams = false,
+    late_until = NULL, frozen_at = NULL, visibility = CASE WHEN name = 'vault' THEN 'closed' ELSE 'public' END
+    WHERE deleted_at IS NULL;
 UPDATE leaderboard SET deleted_at = now()
     WHERE deleted_at IS NULL AND name <> ALL (ARRAY['transpose', 'open', 'vault']);
-UPDATE person SET banned_at = NULL WHERE name = ANY (ARRAY['ada', 'eve', 'grace']);
+DELETE FROM board_role;
+DELETE FROM roster WHERE course <> 'gpu-2026';
 DELETE FROM rate_limit;
 DELETE FROM quota;
 """
@@ -63,6 +68,7 @@ class World:
     folder: Path
     people: dict[str, PersonId] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
+    question: int = 0
 
     def settle(self) -> None:
         """Make everybody and everything."""
@@ -72,6 +78,8 @@ class World:
         store.people.add(f"k{values.XSS}", now=self.api.now)
         store.people.link_account(self.people["eve"], "discord", "8138")
         store.people.link_account(self.people["grace"], "discord", "8139")
+        rows = roster.read(ROSTER.encode()).rows
+        store.roster.take("gpu-2026", rows, remove=False, issuer="", by="fuzz", now=self.api.now)
         shutil.copytree(TRANSPOSE, self.folder / "problems" / "problems" / "transpose")
         (self.folder / "problems" / "problems" / "a.yaml").write_text(
             "name: a\ndeadline: 2027-01-01\nproblems:\n  - {directory: transpose, name: transpose, gpus: [H100]}\n"
@@ -90,7 +98,8 @@ class World:
             connection.execute(CLEAN.encode())
             for name, role in ROLES.items():
                 connection.execute(
-                    "UPDATE person SET role = %s, name = %s WHERE id = %s", (role, name, self.people[name])
+                    "UPDATE person SET role = %s, name = %s, banned_at = NULL WHERE id = %s",
+                    (role, name, self.people[name]),
                 )
             for (number,) in connection.execute(
                 "SELECT DISTINCT submission_id FROM run WHERE ended_at IS NULL ORDER BY 1 DESC OFFSET 20"
@@ -102,6 +111,7 @@ class World:
             store.settings.set_accepts_jobs(True, by="fuzz", now=now)
         self._boards()
         self._submissions()
+        self._question()
         return {**self._tokens(), **{name: str(number) for name, number in self.numbers.items()}}
 
     def secrets(self, known: dict[str, str]) -> list[Secret]:
@@ -113,10 +123,12 @@ class World:
             Secret(what="ada's source", text=SOURCE, readers=ADAS),
             Secret(what="a profile's file", text=FILE, readers=ADAS),
             Secret(what="a private board", text=VAULT, readers=ADAS),
+            Secret(what="what somebody asked", text=QUESTION, readers=ADAS),
             Secret(what="an invitation", text=known["invite"]),
             Secret(what="a hidden case", text=HIDDEN),
             Secret(what="the hidden cases' log", text=LOG),
             Secret(what="the reference", text=REFERENCE),
+            Secret(what="what a roster says of somebody", text=ADDRESS),
             Secret(
                 what="the database's address",
                 text=self.api.store.url.partition("?")[0].rpartition("/")[0],
@@ -172,6 +184,19 @@ class World:
             if name not in self.numbers or not self._stands(self.numbers[name], still_open=not is_judged):
                 self.numbers[name] = self._submitted(who, board, mode, is_judged)
 
+    def _question(self) -> None:
+        """An appeal of ada's on her private board, open whatever was done to the last one."""
+        store, now = self.api.store, self.api.now
+        if self.question:
+            with psycopg.connect(store.url, autocommit=True) as connection:
+                connection.execute(
+                    "UPDATE question SET state = 'closed', to_all = false, asked_at = asked_at - interval '1 day'"
+                )
+        asked = store.questions.ask(
+            self.people["ada"], f"{QUESTION} {values.XSS}", submission=self.numbers["private"], appeal=True, now=now
+        )
+        self.question = asked.id
+
     def _stands(self, number: int, *, still_open: bool) -> bool:
         try:
             view = self.api.store.submissions.get(number)  # type: ignore[arg-type]
@@ -205,6 +230,6 @@ class World:
             with psycopg.connect(store.url, autocommit=True) as connection:
                 connection.execute(
                     "INSERT INTO artifact (attempt_id, name, data, at) VALUES (%s, 'functions.json', %s, %s)",
-                    (attempt.id, FILE.encode(), now),
+                    (attempt.id, (FILE if who == "ada" else "{}").encode(), now),
                 )
         return receipt.submission_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import time
@@ -20,6 +21,7 @@ from kbslurm.backends.local.backend import LocalBackend
 from kbslurm.config import settings, shared_folders
 from kbslurm.daemon.loop import Daemon
 from kbslurm.domain.access import Role
+from kbslurm.domain.problem import Problem
 from kbslurm.flow.place import Place
 from kbslurm.ports import Clock
 from kbslurm.problems import loading
@@ -101,6 +103,11 @@ def _wake_when_over(listener: EventListener, url: str) -> None:
         connection.execute(f"NOTIFY {CHANNEL}")
 
 
+@functools.cache
+def _transpose() -> Problem:
+    return loading.load(TRANSPOSE)
+
+
 @contextmanager
 def served(
     url: str,
@@ -122,7 +129,7 @@ def served(
     with PostgresStore(url) as store:
         context = context_of(settings.load(file, env, cwd=place), store, clock=clock)
         if boards:
-            store.boards.add("transpose", loading.load(TRANSPOSE), gpus=GPUS, confirm=False, now=context.clock.now())
+            store.boards.add("transpose", _transpose(), gpus=GPUS, confirm=False, now=context.clock.now())
         with serving(context, url) as found:
             api = ServedApi(context=context, url=found.url)
             try:

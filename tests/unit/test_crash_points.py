@@ -14,9 +14,11 @@ import pytest
 from kbslurm.observe.crash_points import (
     CRASH_POINTS,
     GITHUB_CRASH_POINTS,
+    KEEPER_CRASH_POINTS,
     MODAL_CRASH_POINTS,
     OVERFLOW_CRASH_POINTS,
     SLURM_CRASH_POINTS,
+    SLURM_KEEPER_CRASH_POINTS,
 )
 
 BY_BACKEND = {name: f"kbslurm/backends/{name}" for name in ("github", "local", "modal", "slurm")}
@@ -28,14 +30,16 @@ def test_every_crash_point_in_the_code_is_listed_and_every_listed_one_is_in_the_
         found += re.findall(r'\bcrash_point\("([a-z_]+\.[a-z_]+)"\)', file.read_text())
     for backend, folder in BY_BACKEND.items():
         for file in sorted((root / folder).rglob("*.py")):
-            steps = re.findall(r'self\._?crash_point\("([a-z]+)"\)', file.read_text())
+            steps = re.findall(r'(?:self\._?crash_point\(|\bcrash_point\(|\bsent=)"([a-z_]+)"\)', file.read_text())
             found += [f"{backend}.{step}" for step in steps]
     assert set(found) == {
         *CRASH_POINTS,
         *SLURM_CRASH_POINTS,
+        *SLURM_KEEPER_CRASH_POINTS,
         *GITHUB_CRASH_POINTS,
         *MODAL_CRASH_POINTS,
         *OVERFLOW_CRASH_POINTS,
+        *KEEPER_CRASH_POINTS,
     }
     assert len(set(CRASH_POINTS)) == len(CRASH_POINTS)
 

@@ -37,6 +37,7 @@ from kbslurm.cli.operator.site_render import script_of
 from kbslurm.config import shared_folders, sites
 from kbslurm.config.settings import load as load_config
 from kbslurm.domain.finding import Finding, Grade, worst
+from kbslurm.domain.keepers import Warm
 from kbslurm.domain.site import Container, GpuType, Paths, Poll, Scheduler, Site
 from kbslurm.errors import Misconfigured
 from kbslurm.flow.script_notes import notes_on
@@ -296,6 +297,28 @@ def looked(site: Site = SITE, /, **changed: str) -> list[Finding]:
 )
 def test_settings_are_graded(name: str, changed: dict[str, str], grade: Grade) -> None:
     assert one(looked(**changed), name).grade is grade
+
+
+def test_with_warm_workers_an_epilog_and_hidden_jobs_matter() -> None:
+    kept = dataclasses.replace(SITE.gpus["H100"], warm=Warm(max=1))
+    warm = dataclasses.replace(SITE, gpus={**SITE.gpus, "H100": kept})
+    off = dataclasses.replace(SITE, gpus={"H100": dataclasses.replace(kept, warm=Warm(max=0))})
+    for site in (SITE, off):
+        names = {finding.name for finding in looked(site, Epilog="/etc/slurm/epilog.sh", PrivateData="jobs")}
+        assert not names & {"job epilog", "other people's jobs", "steps"}
+    found = looked(warm, Epilog="/etc/slurm/epilog.sh", PrivateData="jobs,usage")
+    assert one(found, "job epilog").grade is Grade.CAUTION
+    assert "/etc/slurm/epilog.sh runs when a job ends, so not between two runs" in one(found, "job epilog").text
+    assert "TaskEpilog" in one(found, "job epilog").remedy
+    assert one(found, "other people's jobs").grade is Grade.CAUTION
+    found = looked(warm, Epilog="(null)", PrivateData="none")
+    assert one(found, "job epilog").grade is Grade.PASS
+    assert one(found, "other people's jobs").grade is Grade.PASS
+    assert "the controller creates them: each run in a warm worker (H100)" in one(found, "steps").text
+    found = looked(warm, SlurmctldParameters="idle_on_node_suspend,enable_stepmgr")
+    assert "their node creates them (enable_stepmgr)" in one(found, "steps").text
+    newer = survey.read_settings("Epilog[0]               = /etc/slurm/epilog.d/*\n")
+    assert one(looked(warm, **newer), "job epilog").grade is Grade.CAUTION
 
 
 def test_a_controllers_clock_that_is_off_is_told() -> None:

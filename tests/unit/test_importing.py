@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import shutil
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from kbslurm.errors import Invalid, NotFound
 from kbslurm.problems import loading
-from kbslurm.problems.importing import collections
+from kbslurm.problems.importing import collections, kernelbench
 from kbslurm.problems.importing.collections import Imported, chosen, imported
 
 HERE = Path(__file__).parents[1] / "collections"
@@ -44,6 +45,28 @@ def test_kernelbench_is_called_by_its_class_and_small_where_a_cpu_judges(tmp_pat
     assert problem.for_gpu("H100") is problem
     other = loading.load(tmp_path / "kernelbench-l1-2_no_batch")
     assert other.for_gpu("cpu").benchmarks == ({"N": 128, "seed": 3},)
+
+
+@pytest.mark.parametrize(
+    ("forward", "operation"),
+    [
+        ("torch.matmul(a, b)", "matmul"),
+        ("torch.matmul(a.T, b)", "matmul"),
+        ("a @ b", "matmul"),
+        ("torch.relu(a)", "elementwise"),
+        ("torch.nn.functional.leaky_relu(a, negative_slope=self.slope)", "elementwise"),
+        ("torch.sum(a, dim=self.dim, keepdim=True)", "reduction"),
+        ("torch.nn.functional.scaled_dot_product_attention(a, b, c)", "attention"),
+        ("torch.nn.functional.scaled_dot_product_attention(a, b, c, attn_mask=m)", None),
+        ("self.conv(a)", None),
+        ("torch.triu(torch.matmul(a, b))", None),
+        ("torch.matmul(torch.diag(a), b)", None),
+        ("a / torch.norm(a)", None),
+    ],
+)
+def test_what_kernelbench_s_forward_is_can_be_told(forward: str, operation: str | None) -> None:
+    text = f'class Model:\n    def forward(self, a, b, c):\n        """Says."""\n        return {forward}\n'
+    assert kernelbench.operation_of(ast.parse(text)) == operation
 
 
 def test_flashinfer_bench_takes_workloads_and_recorded_tensors(tmp_path: Path) -> None:
@@ -85,6 +108,20 @@ def test_reference_kernels_become_directories_that_need_nothing_outside(tmp_path
     assert "Unused" not in problem.files["reference_classes.py"]
     assert set(problem.runner_files) == {"reference_classes.py"}
     assert (tmp_path / "toys-double" / "submission.py").is_file()
+
+
+@pytest.mark.parametrize("source", ["../same.py", "'../same.py'", "../same.py # of all toys", '"../same.py"'])
+def test_a_file_of_a_folder_above_is_found_however_yaml_writes_its_place(tmp_path: Path, source: str) -> None:
+    root = Path(shutil.copytree(HERE / "reference_kernels", tmp_path / "there"))
+    task = root / "problems/toys/double/task.yml"
+    rows = f'"source": {source}}}' if "#" not in source else f'"source": ../same.py}} {source.partition(" ")[2]}'
+    before = task.read_text()
+    task.write_text(before.replace('"source": "../same.py"}', rows))
+    found = everything("reference-kernels", tmp_path / "out", root=root)["toys-double"]
+    assert (found.status, found.why) == ("new", "")
+    task.write_text(before.replace('  - {"name": "same.py", "source": "../same.py"}\n',
+                                   f"  - name: same.py\n    source: {source}\n"))  # fmt: skip
+    assert everything("reference-kernels", tmp_path / "again", root=root)["toys-double"].status == "new"
 
 
 def test_importing_again_changes_nothing_and_keeps_what_was_changed(tmp_path: Path) -> None:

@@ -7,10 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from kbslurm.config.sections.modal import ModalGpuSection
 from kbslurm.domain.manifest import job_s, manifest_for, manifest_text, time_limit_s
 from kbslurm.domain.problem import Problem
 from kbslurm.errors import Invalid
-from kbslurm_eval.shared.wire import MANIFEST_CAP, PHASES, Limits, Manifest, Mode, read_manifest
+from kbslurm.problems.fields import limits_of
+from kbslurm_eval.shared.time_limits import STARTS_APART
+from kbslurm_eval.shared.wire import MANIFEST_CAP, PHASES, Build, Limits, Manifest, Mode, read_manifest
 
 PROBLEM = Problem(
     name="p",
@@ -59,6 +62,36 @@ def test_what_the_harness_would_refuse_for_its_size_is_refused_here() -> None:
 def test_the_harness_ends_before_it_is_ended(mode: Mode) -> None:
     inside = made(mode=mode).limits.total_s
     phases = {"test": 1, "benchmark": 2, "ranked": 4, "hidden": 4}
-    assert sum(phases[name] for name in PHASES[mode]) < inside == job_s(PROBLEM.limits, mode)
-    assert inside < time_limit_s(PROBLEM.limits, mode)
-    assert job_s(replace(PROBLEM.limits, total_s=3), mode) == 3
+    assert sum(phases[name] for name in PHASES[mode]) < inside == job_s(PROBLEM, mode)
+    assert inside < time_limit_s(PROBLEM, mode)
+
+
+@pytest.mark.parametrize("mode", list(PHASES))
+@pytest.mark.parametrize(
+    ("problem", "built"),
+    [
+        (PROBLEM, 1),
+        (replace(PROBLEM, config={"baseline": "b"}), 2),
+        (replace(PROBLEM, build=Build(when="never")), 0),
+        (
+            replace(PROBLEM, lang="cu", build=Build(when="never", adapter={"reference": {}}), config={"baseline": "b"}),
+            3,
+        ),
+    ],
+)
+def test_a_job_may_take_as_long_as_all_its_limits_together(mode: Mode, problem: Problem, built: int) -> None:
+    told = made(problem, mode)
+    if mode == "test":
+        built -= "baseline" in problem.config  # it is timed beside others, and only there
+    phases = {"test": 1.0, "benchmark": 2.0, "ranked": 4.0, "hidden": 4.0}
+    apart = sum(name in STARTS_APART for name in PHASES[mode])
+    least_s = 1.5 * sum(phases[name] for name in PHASES[mode]) + (built + apart) * told.build.limit_s
+    assert told.limits.total_s >= least_s
+    assert job_s(replace(problem, limits=replace(problem.limits, total_s=3)), mode) == 3 + (
+        (built + apart) * told.build.limit_s
+    )
+
+
+def test_a_problem_that_says_nothing_has_time_for_builds_and_starts_on_modal() -> None:
+    problem = replace(PROBLEM, limits=limits_of({}, {}), config={"baseline": "b"})
+    assert time_limit_s(problem, "leaderboard") < ModalGpuSection().timeout_s

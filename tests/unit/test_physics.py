@@ -125,6 +125,18 @@ def test_bytes_can_be_counted_by_the_shapes_of_a_case() -> None:
     assert physics.SPEED_OF_LIGHT not in light("benchmark", counted)
 
 
+def test_operations_can_be_counted_by_the_shapes_of_a_case() -> None:
+    work = {"flops": "shapes(matmul)", "bytes": "shapes"}
+    problem = dataclasses.replace(PLAIN, config=work, benchmarks=({"n": 1}, {"n": 4}))
+    peak = Peak(flops_per_s=1e11, bytes_per_s=1e11)
+    counted = {"counted_flops": {"ranked": {"0": 1e9, "1": 4e9}}, "moved_bytes": {"ranked": {"0": 2e9, "1": 2e9}}}
+    given = report(mode="leaderboard", host=counted, **timed("leaderboard", 2, launches=5, calls=6, score_s=0.08))
+    told = physics.held_to(of_report(given, {}, min_isolation=0), given, problem, peak).detail
+    assert told is not None
+    assert [row["least_s"] for row in told["physics"]] == pytest.approx([0.02, 0.04])
+    assert physics.least_s(problem, {"n": 1}, peak) is None, "nothing was counted"
+
+
 def test_verify_says_in_which_case_a_trusted_kernel_beats_the_formulas() -> None:
     problem = dataclasses.replace(PLAIN, config={"bytes": "1e9 * n"}, benchmarks=({"n": 1}, {"n": 4}))
 

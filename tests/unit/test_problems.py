@@ -316,6 +316,9 @@ def test_files_of_the_repository_are_shared_and_no_others(folder: Path, tmp_path
     assert load(folder).files["shared.py"] == "X = 1\n"
     with pytest.raises(Invalid, match=r"task.yml:7: files\[3\].source: ../shared.py is outside Some Problem/"):
         load(folder, root=folder)
+    with pytest.raises(Invalid, match=r"there is no folder .*nowhere") as nowhere:
+        load(folder, root=tmp_path / "nowhere")
+    assert nowhere.value.hint == "Give --root a folder that the problem is in."
     (tmp_path / "outside.py").write_text("SECRET = 1\n")
     for source in ("../../../outside.py", "link.py", "folder/outside.py"):
         (folder / "link.py").unlink(missing_ok=True)

@@ -57,6 +57,28 @@ def test_decimal_commas() -> None:
     assert first.metrics == {"compute_pct": 38.51, "memory_pct": 41.2, "dram_read_bytes": pytest.approx(402_650_000)}
 
 
+def test_the_author_s_lines_of_the_source_page() -> None:
+    lines = profile_tables.nsight_source(table("ncu-2025-source.csv"))
+    assert [(one.file, one.number, one.samples) for one in lines] == [
+        ("submission.cu", 8, 6020), ("submission.cu", 7, 1204), ("tile.cuh", 4, 475), ("submission.cu", 10, 301),
+    ]  # fmt: skip
+    assert lines[0].text.endswith('// "strided"')
+    assert profile_tables.nsight_source(table("ncu-2025-source-sass.csv")) == [], "machine code only"
+    assert profile_tables.nsight_source(b"") == profile_tables.nsight_source(b'\xff,\n"') == []
+
+
+def test_a_digest_names_the_lines_where_warps_wait() -> None:
+    told = profile_digest.digest(
+        benchmark=0, spec="n: 1", tool="ncu", launches=profile_tables.nsight(table("ncu-2025-raw.csv")),
+        source=profile_tables.nsight_source(table("ncu-2025-source.csv")),
+    )  # fmt: skip
+    assert [hint for hint in told.hints if "of the samples" in hint] == [
+        '75 % of the samples are at submission.cu:8: acc += a[row * K + k] * b[k * N + col]; // "strided"',
+        "15 % of the samples are at submission.cu:7: for (int k = 0; k < K; ++k) {",
+        "6 % of the samples are at tile.cuh:4: __syncthreads();",
+    ]
+
+
 NO_NUMBERS = ("n/a", "", "nan", "inf", "-", "1e999", "0x10", "1" * 400, "(256, 1, 1)", "\uff11\uff12")
 
 

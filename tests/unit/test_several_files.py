@@ -42,6 +42,19 @@ def test_one_file_in_a_zip_is_a_plain_submission() -> None:
     assert bundle.parts("x = 1\n") == ("x = 1\n", {})
 
 
+def test_a_folder_that_the_entry_names_stays_since_files_may_import_each_other_from_it() -> None:
+    files = {"kernels/mine.py": b"from kernels.part import add\n", "kernels/part.py": b"x = 1\n"}
+    assert set(bundled(files, "kernels/mine.py").files) == {"kernels/mine.py", "kernels/part.py"}
+    assert set(bundled({f"top/{path}": data for path, data in files.items()}, "kernels/mine.py").files) == set(files)
+    assert set(bundled(files, "mine.py").files) == {"mine.py", "part.py"}
+
+
+def test_who_names_no_file_of_a_folder_reads_which_there_are_by_their_whole_paths() -> None:
+    with pytest.raises(Invalid, match=r"there is no file 'k/c\.py'") as refused:
+        bundled({"k/a.py": b"x", "k/b.py": b"y"}, "k/c.py")
+    assert refused.value.hint == "Choose one of: k/a.py, k/b.py."
+
+
 def test_a_text_that_contains_a_heads_line_doesnt_end_its_file() -> None:
     files = {"main.py": b"#=== other.py\nx = 1", "other.py": b"#!KBSLURM-FILES []\n", "empty.py": b""}
     assert bundled(files).files == {name: data.decode() for name, data in files.items()}

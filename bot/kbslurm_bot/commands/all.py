@@ -9,7 +9,7 @@ from typing import Any
 
 from discord import app_commands
 
-from kbslurm_bot.commands import about, admin, create, personal, run, submit
+from kbslurm_bot.commands import about, admin, create, personal, questions, run, submit
 from kbslurm_bot.commands.boards import leaderboard
 
 leaderboard.add_command(submit.modes)
@@ -23,6 +23,8 @@ ALL: tuple[app_commands.Command[Any, ..., Any] | app_commands.Group, ...] = (
     personal.queue,
     personal.cancel,
     personal.link,
+    questions.ask,
+    questions.answers,
     about.ping,
     about.help_,
     run.verify,

@@ -25,11 +25,14 @@ WORDS = {
     "gpu": "GPU types, separated by commas, unless a #!POPCORN line in the file names them",
 }
 
+ONE_BENCHMARK = "Profile only this benchmark, from 0"
+Benchmark = app_commands.Range[int, 0, 10_000]
+
 modes = app_commands.Group(name="submit", description="Submit a file")
 
 
 @app_commands.command(name="submit", description="Submit a file; ranked by default")
-@app_commands.describe(**WORDS, mode="The mode (default: ranked)")
+@app_commands.describe(**WORDS, mode="The mode (default: ranked)", benchmark=f"{ONE_BENCHMARK}; with the mode profile")
 @app_commands.choices(mode=MODE_CHOICES)
 @app_commands.autocomplete(leaderboard=complete_board, gpu=complete_gpus)
 async def submit(
@@ -38,8 +41,9 @@ async def submit(
     leaderboard: str | None = None,
     gpu: str | None = None,
     mode: str = "leaderboard",
+    benchmark: Benchmark | None = None,
 ) -> None:
-    await handed_in(interaction, file, leaderboard, gpu, mode)
+    await handed_in(interaction, file, leaderboard, gpu, mode, benchmark=benchmark)
 
 
 @modes.command(name="test", description="Check correctness only")
@@ -61,12 +65,16 @@ async def benchmark(
 
 
 @modes.command(name="profile", description="Profile where the time goes")
-@app_commands.describe(**WORDS)
+@app_commands.describe(**WORDS, benchmark=ONE_BENCHMARK)
 @app_commands.autocomplete(leaderboard=complete_board, gpu=complete_gpus)
 async def profile(
-    interaction: Asked, file: discord.Attachment, leaderboard: str | None = None, gpu: str | None = None
+    interaction: Asked,
+    file: discord.Attachment,
+    leaderboard: str | None = None,
+    gpu: str | None = None,
+    benchmark: Benchmark | None = None,
 ) -> None:
-    await handed_in(interaction, file, leaderboard, gpu, "profile")
+    await handed_in(interaction, file, leaderboard, gpu, "profile", benchmark=benchmark)
 
 
 @modes.command(name="ranked", description="Submit to the leaderboard, including hidden cases")
@@ -85,6 +93,7 @@ async def handed_in(
     gpu: str | None,
     mode: str,
     on: str | None = None,
+    benchmark: int | None = None,
 ) -> None:
     """Submit an attached file, for the board and GPU types as typed."""
     await interaction.response.defer(ephemeral=True, thinking=True)
@@ -96,7 +105,7 @@ async def handed_in(
     except discord.HTTPException as error:
         raise Invalid(f"the file couldn't be fetched from Discord ({error.status})", hint="Attach it again.") from error
     name = board.name if board else None
-    await submitted(interaction, name, gpus_named(gpu, board), mode, file.filename, source, on)
+    await submitted(interaction, name, gpus_named(gpu, board), mode, file.filename, source, on, benchmark)
 
 
 async def submitted(
@@ -107,6 +116,7 @@ async def submitted(
     file_name: str,
     source: bytes,
     on: str | None = None,
+    benchmark: int | None = None,
 ) -> None:
     """Submit it for the person, post its card, and confirm. The interaction has been deferred."""
     here, user = bot_of(interaction), interaction.user
@@ -115,7 +125,7 @@ async def submitted(
         receipt = await here.service.for_user(
             user.id,
             user.display_name,
-            lambda client: client.submit_to_many(board, gpus, mode, file_name, source, on=on),
+            lambda client: client.submit_to_many(board, gpus, mode, file_name, source, on=on, benchmark=benchmark),
         )
     except Away as error:
         raise Away(error.why, hint="Your file may have been accepted: check `/me` before you submit again.") from error

@@ -1,20 +1,19 @@
-"""Hosts' acts about boards: create, edit, close, delete, extend, export."""
+"""Hosts' acts about boards: create, edit, close, delete, export."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kbslurm.api.hosting.host_acts import HostActs
+from kbslurm.api.hosting.host_acts import HostActs, iso
 from kbslurm.config import shared_folders
 from kbslurm.domain import board as boards
-from kbslurm.domain import contest, places
+from kbslurm.domain import contest, lateness, places
 from kbslurm.errors import Invalid, NotFound
 from kbslurm.trial.inputs import with_checked_inputs
 
 if TYPE_CHECKING:
-    from kbslurm.domain.access import Visibility
+    from kbslurm.domain.access import NamesShown, StandingsShown, Visibility
     from kbslurm.domain.problem import Problem
     from kbslurm.store.views import Board
 
@@ -45,6 +44,12 @@ class BoardActs(HostActs):
         visibility: Visibility = "public",
         min_isolation: int | None = None,
         confirm: bool = True,
+        course: str | None = None,
+        teams: bool = False,
+        teams_only: bool = False,
+        practice: bool = False,
+        names: NamesShown = "real",
+        standings: StandingsShown = "shown",
     ) -> Mapping[str, Any]:
         """Create a board on a problem that comes along, or on the newest version of the one with that name."""
         known = contest.board_name(contest.within("name", name, contest.NAME_CAP))
@@ -54,6 +59,7 @@ class BoardActs(HostActs):
             raise Invalid(f"there is already a board {known!r}", hint="Pick another name.")
         if (sent is None) == (problem is None):
             raise Invalid("a board needs exactly one problem", hint="Send one, or name an existing one.")
+        of_course = self.known_course(course) if course else None
         found = sent.problem if sent is not None else self.newest_problem(problem or "")
         types = contest.as_known(gpus or found.gpus, self.offered())
         self.check_memory(found, types)
@@ -69,6 +75,12 @@ class BoardActs(HostActs):
             visibility=visibility,
             min_isolation=self.config.policy.ranked_min_isolation if min_isolation is None else min_isolation,
             confirm=confirm,
+            course=of_course,
+            teams=teams,
+            teams_only=teams_only,
+            practice=practice,
+            names=names,
+            standings=standings,
             created_by=self.creator,
             by=self.by,
             now=self.now,
@@ -89,10 +101,17 @@ class BoardActs(HostActs):
         visibility: Visibility | None = None,
         min_isolation: int | None = None,
         version: int | None = None,
+        cold: bool | None = None,
+        course: str | None = None,
+        teams: bool | None = None,
+        teams_only: bool | None = None,
+        practice: bool | None = None,
+        names: NamesShown | None = None,
+        standings: StandingsShown | None = None,
         reopen: bool = False,
     ) -> Mapping[str, Any]:
-        """Change what is given; a deadline may also be `never`. The answer names what changed. What is wrong changes
-        nothing."""
+        """Change what is given; a deadline may also be `never`, and a course empty: none. The answer says what changed.
+        What is wrong changes nothing."""
         held, store = self.held(board), self.store.boards
         check_texts(description, gpus or (), deadline, zone)
         home = held.zone if zone is None else zone
@@ -102,6 +121,7 @@ class BoardActs(HostActs):
             until = contest.coming_deadline(deadline, home, self.now)
         if version is not None:
             self._check_version(held, version)
+        of_course = self.known_course(course) if course else course
         types = None if gpus is None else contest.as_known(gpus, self.offered())
         if types is not None or version is not None:
             problem = held.problem if version is None else self.store.problems.of_version(version)
@@ -112,6 +132,13 @@ class BoardActs(HostActs):
             description=description,
             gpus=types,
             min_isolation=min_isolation,
+            cold=cold,
+            course=of_course,
+            teams=teams,
+            teams_only=teams_only,
+            practice=practice,
+            names=names,
+            standings=standings,
             reopen=reopen,
             now=self.now,
         )
@@ -145,25 +172,34 @@ class BoardActs(HostActs):
         self.store.boards.set_visibility(held.name, visibility, by=self.by, now=self.now)
         return {**self.named(held), "visibility": visibility}
 
-    def extend(self, board: str, whom: str, until: str | None) -> Mapping[str, Any]:
-        """Give one person a deadline extension; None removes it."""
-        held, person = self.held(board), self.whom(whom)
-        check_texts(None, (), None, None, until=until)
-        at = contest.coming_deadline(until, held.zone, self.now, what="extension") if until is not None else None
-        self.store.limits.extend(held.name, person, at, by=self.by, now=self.now)
-        told = {"person": person.name, "until": _iso(at), "zone": held.zone}
-        return {**self.named(held), **told}
-
-    def places(self, board: str) -> Sequence[Mapping[str, Any]]:
-        """A board's standings: each person's best per GPU type, with unrounded scores."""
+    def places(self, board: str, *, live: bool = False) -> Sequence[Mapping[str, Any]]:
+        """A board's standings: each person's best per GPU type, with unrounded scores. Of a frozen, hidden or anonymous
+        board what everybody may see, since such tables are handed on; `live`: all of it, by people's own names."""
         held = self.held(board)
         rows = [
             places.row(held.name, gpu, one, paired=held.problem.baseline is not None)
             for gpu in held.gpus
-            for one in boards.ranked(self.store.standings.best(held.name, gpu))
+            for one in boards.ranked(self.store.standings.best(held.name, gpu, live=live))
         ]
-        self.store.events.audit(self.by, "export", f"board:{held.id}", {"places": len(rows)}, now=self.now)
+        self.store.events.audit(
+            self.by, "export", f"board:{held.id}", {"places": len(rows), "live": live}, now=self.now
+        )
         return rows
+
+    def shown_names(self, board: str) -> Sequence[Mapping[str, Any]]:
+        """As whom others see the people, or teams, who have submitted to a board: by what they are shown as."""
+        held = self.held(board)
+        rows = self.who_is_who(held)
+        self.store.events.audit(self.by, "names", f"board:{held.id}", {"people": len(rows)}, now=self.now)
+        return rows
+
+    def who_is_who(self, held: Board) -> Sequence[Mapping[str, Any]]:
+        """The same to look at."""
+        disguise, rows = self.store.boards.disguise(held), []
+        for one in self.store.boards.who_submitted(held):
+            shown = disguise.name_of(one["person_id"], one["team"]) or one["team"] or one["person"]
+            rows.append({"shown_as": shown, **one})
+        return sorted(rows, key=lambda row: (row["shown_as"].lower(), row["person"].lower()))
 
     def _check_version(self, board: Board, version: int) -> None:
         known = [one.id for one in self.store.problems.all() if one.name == board.problem_name]
@@ -208,15 +244,22 @@ def told(board: Board) -> dict[str, Any]:
         "problem": board.problem_name,
         "problem_digest": board.problem_digest,
         "gpus": list(board.gpus),
-        "deadline_at": _iso(board.deadline_at),
+        "deadline_at": iso(board.deadline_at),
         "zone": board.zone,
         "visibility": board.visibility,
-        "closed_at": _iso(board.closed_at),
+        "closed_at": iso(board.closed_at),
+        "late_until": iso(board.late.until),
+        "late": lateness.in_words(board.late, board.zone),
+        "frozen_at": iso(board.frozen_at),
+        "finalised_at": iso(board.finalised_at),
         "submissions": board.submissions,
         "confirm": board.confirm,
+        "cold": board.cold,
+        "course": board.course,
+        "teams": board.teams,
+        "teams_only": board.teams_only,
+        "practice": board.practice,
+        "names": board.names,
+        "standings": board.standings,
         "modes": list(board.problem.modes),
     }
-
-
-def _iso(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()

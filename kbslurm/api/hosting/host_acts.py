@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from kbslurm import wiring
-from kbslurm.domain import contest
+from kbslurm.domain import contest, roster
 from kbslurm.domain.run import PersonId
 from kbslurm.errors import Invalid, KbslurmError, NotFound
 
@@ -37,6 +37,14 @@ class HostActs:
         if found is None:
             raise NotFound("board", name, known=self.store.boards.names())
         return found
+
+    def known_course(self, text: str) -> str:
+        """The name of a course that there is, or NotFound with those that there are."""
+        name = roster.course_name(contest.within("course", text, contest.NAME_CAP))
+        known = [one.name for one in self.store.roster.courses()]
+        if name not in known:
+            raise NotFound("course", text, known=known, hint=None if known else "Import its roster first.")
+        return name
 
     def offered(self) -> tuple[str, ...]:
         """The GPU types that places offer; none if a place's configuration can't be read."""
@@ -85,3 +93,8 @@ class HostActs:
             told = contest.did_you_mean(name, [known.name for known in people.all()])
             raise NotFound("person", name, hint=f"{told} kbslurm user list shows everyone.".strip())
         return found
+
+
+def iso(at: datetime | None) -> str | None:
+    """A time as the answers write it."""
+    return None if at is None else at.isoformat()

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kbslurm import wiring
+from kbslurm.api.hosting import warm
 from kbslurm.api.hosting.host_acts import HostActs
 from kbslurm.domain import contest
 from kbslurm.domain.run import SubmissionId
@@ -26,16 +27,54 @@ class MeasuringActs(HostActs):
 
     def rejudge_preview(self, board: str, chosen: Sequence[str] = (), version: int | None = None) -> Mapping[str, Any]:
         """The state of the board's open rejudge; if there is none, order one."""
-        held, filtered = self.held(board), rejudge.parsed(chosen)
-        wanted = Wanted(
+        held, wanted = self.held(board), self._wanted(chosen)
+        found = self.store.rejudgings.preview(held.name, wanted, version, by=self.by, now=self.now)
+        return found.told("preview")
+
+    def rejudge_estimate(self, board: str, chosen: Sequence[str] = (), version: int | None = None) -> Mapping[str, Any]:
+        """What a rejudge of these runs would cost and how long it would take, by what they took before."""
+        held = self.held(board)
+        number, rows = self.store.rejudgings.estimate(held.name, self._wanted(chosen), version)
+        allowed, offers = warm.allowed(self.config), wiring.offers(self.config)
+        told_rows = []
+        for row in rows:
+            place = next((offer.name for offer in offers if row["gpu"] in offer.gpus), None)
+            spot = (place or "", row["gpu"])
+            slots = wiring.slots_at(self.config, *spot) if place else 0
+            facts = self.store.keepers.facts(*spot, self.now)
+            priced = self.config.policy.places.get(place or "")
+            price = priced.cost_per_gpu_hour.get(row["gpu"], 0.0) / 3_600.0 if priced else 0.0
+            workers = 0 if held.cold or spot not in allowed else allowed[spot].max
+            told_rows.append(
+                {
+                    "gpu": row["gpu"],
+                    "place": place,
+                    "runs": row["runs"],
+                    "gpu_s": row["gpu_s"],
+                    "money": row["gpu_s"] * price,
+                    **rejudge.durations(row["runs"], row["run_s"], slots, facts.cold_s, workers),
+                }
+            )
+        return {
+            "board": held.name,
+            "version": number,
+            "runs": sum(row["runs"] for row in rows),
+            "gpu_s": sum(row["gpu_s"] for row in told_rows),
+            "money": sum(row["money"] for row in told_rows),
+            "currency": self.config.policy.budget.currency,
+            "rows": told_rows,
+        }
+
+    def _wanted(self, chosen: Sequence[str]) -> Wanted:
+        """The selection as the store takes it, with the person's number."""
+        filtered = rejudge.parsed(chosen)
+        return Wanted(
             submission=filtered.submission,
             gpu=filtered.gpu,
             verdict=filtered.verdict,
             mode=filtered.mode,
             person=self.whom(filtered.person).id if filtered.person else None,
         )
-        found = self.store.rejudgings.preview(held.name, wanted, version, by=self.by, now=self.now)
-        return found.told("preview")
 
     def rejudge_apply(self, board: str) -> Mapping[str, Any]:
         """Make all new verdicts of the open rejudge count, and its version live."""
@@ -73,13 +112,20 @@ class MeasuringActs(HostActs):
         self.store.submissions.cancel(submission, None, self.now)
         return told(found, "forgotten")
 
-    def shadow(self, submission: int, place: str) -> Mapping[str, Any]:
-        """Measure a submission again at another place. It never ranks, and it may cost money."""
+    def shadow(self, submission: int, place: str | None = None, *, cold: bool = False) -> Mapping[str, Any]:
+        """Measure a submission again at another place, or `cold`: at the same place by a job of its own instead of in a
+        warm worker. It never ranks, and it may cost money."""
+        if (place is None) != cold:
+            raise Invalid("where it is measured isn't clear", hint="Name a place, or ask for a job of its own.")
+        if place is None:
+            offered = [gpu for offer in wiring.offers(self.config) for gpu in offer.gpus]
+            alone = self.store.shadows.order_cold(submission, offered, by=self.by, now=self.now)
+            return {"submission": submission, "place": "", "cold": True, "runs": list(alone)}
         offers = {offer.name: offer.gpus for offer in wiring.offers(self.config)}
         if place not in offers:
             raise NotFound("place", place, known=list(offers))
         runs = self.store.shadows.order(submission, place, list(offers[place]), by=self.by, now=self.now)
-        return {"submission": submission, "place": place, "runs": list(runs)}
+        return {"submission": submission, "place": place, "cold": False, "runs": list(runs)}
 
     def shadows(self, board: str) -> Mapping[str, Any]:
         """The board's times at other places against those at home, from shadow runs."""

@@ -40,7 +40,8 @@ class OperationActs(HostActs):
         begins, ends = placement.month_named(month) if month else placement.month_of(self.now)
         named = None if board is None else contest.board_name(board)
         rows = self.store.costs.usage(by, begins, ends, self.now, board=named)
-        return usages.told(rows, begins=begins, by=by, board=named, budget=wiring.budget(self.config))
+        held = () if named is not None else self.store.keepers.held(begins, ends, self.now)
+        return usages.told(rows, begins=begins, by=by, board=named, budget=wiring.budget(self.config), held=held)
 
     def audit(self, *, limit: int = 50, before: int | None = None) -> Sequence[Mapping[str, Any]]:
         """The audit log, newest first; `before` is the number of the oldest line already seen."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from kbslurm.api.hosting.host_acts import HostActs
+from kbslurm.api.hosting.archiving import archive_told
+from kbslurm.api.hosting.host_acts import HostActs, iso
 from kbslurm.domain import access, contest
-from kbslurm.errors import Invalid, Misconfigured, NotFound
+from kbslurm.errors import Invalid, Misconfigured, NotFound, Refused
 from kbslurm.flow.cancel import cancel
 
 if TYPE_CHECKING:
     from kbslurm.domain.access import Role
+    from kbslurm.domain.run import PersonId
+    from kbslurm.store.erasing import Erasure
     from kbslurm.store.views import Person
 
 
@@ -67,6 +70,48 @@ class PeopleActs(HostActs):
         access.check_may_ban(self.person, person)
         return told(self.store.people.unban(person.id, by=self.by, now=self.now))
 
+    def delete_preview(self, whom: str) -> Mapping[str, Any]:
+        """What deleting a person would erase, and what would stay."""
+        return erasure_told(self.store.erasing.preview(self._deletable(whom).id))
+
+    def delete_user(self, whom: str) -> Mapping[str, Any]:
+        """Delete a person for good: what they did stays under a pseudonym. Their open runs are cancelled."""
+        return self._deleted(self._deletable(whom).id)
+
+    def deletions_due(self) -> Mapping[str, Any]:
+        """Participants whose retention period is over."""
+        days = self.config.policy.keep_people_days
+        due = [] if days is None else self.store.erasing.due(self.now - timedelta(days=days))
+        return {
+            "keep_people_days": days,
+            "due": [{"person_id": one.person_id, "name": one.name, "last_at": one.last_at.isoformat()} for one in due],
+        }
+
+    def delete_due(self) -> Mapping[str, Any]:
+        """Delete them all."""
+        if self.config.policy.keep_people_days is None:
+            raise Invalid(
+                "no retention period is configured", hint="Set keep_people_days under [policy] in kbslurm.toml."
+            )
+        return {"deleted": [self._deleted(one["person_id"]) for one in self.deletions_due()["due"]]}
+
+    def _deletable(self, whom: str) -> Person:
+        """The person, if this host may delete them; never whoever the service is run by."""
+        person = self.whom(whom)
+        access.check_may_give(self.person, person.role)
+        owners = [one for one in self.store.people.all() if one.role == "owner" and one.banned_at is None]
+        if [one.id for one in owners] == [person.id]:
+            raise Refused(
+                f"{person.name} is the site's only owner and can't be deleted",
+                hint="Make somebody else an owner first: kbslurm user role NAME owner",
+            )
+        return person
+
+    def _deleted(self, person: PersonId) -> Mapping[str, Any]:
+        for submission in self.store.submissions.unfinished(person):
+            cancel(self.store.submissions, submission, None, self.now)
+        return erasure_told(self.store.erasing.erase(person, by=self.by, now=self.now))
+
     def link_token(self, whom: str, token: str) -> Mapping[str, Any]:
         """Link a pending token to a person. Once; then it is theirs until it is revoked."""
         person = self._theirs(whom)
@@ -95,7 +140,7 @@ class PeopleActs(HostActs):
         issue = self.store.tokens.issue
         secret = issue(person.id, kind="cli", device=device, expires_at=expires_at, now=self.now)
         self.store.events.audit(self.by, "token.issue", f"person:{person.id}", {"device": device}, now=self.now)
-        return {"person": person.name, "token": secret, "expires_at": _iso(expires_at)}
+        return {"person": person.name, "token": secret, "expires_at": iso(expires_at)}
 
     def tokens(self, whom: str) -> Sequence[Mapping[str, Any]]:
         """A person's tokens by device, without their secrets."""
@@ -106,9 +151,9 @@ class PeopleActs(HostActs):
                 "device": one.device,
                 "kind": one.kind,
                 "created_at": one.created_at.isoformat(),
-                "expires_at": _iso(one.expires_at),
-                "revoked_at": _iso(one.revoked_at),
-                "used_at": _iso(one.used_at),
+                "expires_at": iso(one.expires_at),
+                "revoked_at": iso(one.revoked_at),
+                "used_at": iso(one.used_at),
             }
             for one in self.store.tokens.of_person(self.whom(whom).id)
         ]
@@ -142,13 +187,28 @@ class PeopleActs(HostActs):
         return issuer
 
 
+def erasure_told(one: Erasure) -> dict[str, Any]:
+    """What deleting a person erases and keeps; `pseudonym` is None in a preview."""
+    return {
+        "person_id": one.person_id,
+        "name": one.name,
+        "pseudonym": one.pseudonym,
+        "erased": dict(one.erased),
+        "courses": list(one.courses),
+        "open_runs": one.open_runs,
+        "submissions": one.submissions,
+        "audit_lines": one.audit_lines,
+        "archives": [archive_told(found) for found in one.archives],
+    }
+
+
 def told(person: Person) -> dict[str, Any]:
     """A person as hosts see them."""
     return {
         "id": person.id,
         "name": person.name,
         "role": person.role,
-        "banned_at": _iso(person.banned_at),
+        "banned_at": iso(person.banned_at),
         "ban_reason": person.ban_reason,
         "discord_id": person.discord_id,
         "github_id": person.github_id,
@@ -156,7 +216,3 @@ def told(person: Person) -> dict[str, Any]:
         "team": person.team,
         "cluster_account": person.cluster_account,
     }
-
-
-def _iso(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()

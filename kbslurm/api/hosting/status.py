@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from kbslurm import wiring
+from kbslurm.api.hosting import warm
 from kbslurm.api.hosting.host_acts import HostActs
 from kbslurm.domain.amounts import counted, span
 from kbslurm.errors import KbslurmError
@@ -45,6 +46,7 @@ class Status:
     places: list[dict[str, Any]] = field(default_factory=list)
     overflow: dict[str, Any] = field(default_factory=dict)
     fleet: list[dict[str, Any]] = field(default_factory=list)
+    warm: dict[str, Any] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)
     next: list[str] = field(default_factory=list)
 
@@ -71,6 +73,7 @@ def look(config: Config, store: PostgresStore, found: Status) -> None:
         migrate.ensure_current(store.url)  # otherwise what is read below may differ or be missing
         _look_at_rows(store, found)
         _look_at_backends(config, store, found)
+        _look_at_warm(config, store, found)
         if not store.boards.names() and not store.leases.all():
             found.next, found.troubles = [*FIRST_STEPS], []  # what is missing isn't broken
     except KbslurmError as error:
@@ -102,6 +105,12 @@ def _look_at_rows(store: PostgresStore, found: Status) -> None:
     ]
     found.attention = [_plain(line) for line in store.overview.attention()]
     found.waiting = [_plain(line) for line in store.overview.waits()]
+
+
+def _look_at_warm(config: Config, store: PostgresStore, found: Status) -> None:
+    """The warm workers, and what keeps new ones from being started."""
+    told = warm.told(config, store, datetime.now(UTC))
+    found.warm = {"workers": told["workers"], "rules": told["rules"]} if told["workers"] or told["rules"] else {}
 
 
 def _plain(line: DataclassInstance) -> dict[str, Any]:

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
 
-from kbslurm.api import sessions
-from kbslurm.api.board_json import is_open
+from kbslurm.api import published_code, sessions
+from kbslurm.api.board_json import is_open, remarks
 from kbslurm.api.context import Context
 from kbslurm.api.lookup import may_see_board, seen_board
 from kbslurm.api.pages.board_list import BoardList
 from kbslurm.api.pages.board_views import BoardViews, Place
 from kbslurm.api.pages.drawn_boards import page_with
 from kbslurm.api.pages.rendering import HEADERS, STATIC, static_file
-from kbslurm.api.pages.visitors import Offset, Visitors
+from kbslurm.api.pages.visitors import Offset, Visitors, form_of
 from kbslurm.api.parameters import Gpu, Name
-from kbslurm.domain import contest
+from kbslurm.domain import access, contest
+from kbslurm.domain.amounts import score
 from kbslurm.domain.source import for_board
 from kbslurm.errors import NotFound
+from kbslurm.store.views import Board, Person
 
 # A browser or proxy may keep what everybody sees, if it asks each time whether that still holds.
 FOR_EVERYBODY = {"Cache-Control": "no-cache", "Vary": "Cookie"}
+
+MODES: Mapping[str, str] = {
+    "leaderboard": "ranked",
+    "test": "test: is it correct?",
+    "benchmark": "benchmark: timed, not ranked",
+    "profile": "profile",
+}
 
 
 def board_pages(router: APIRouter, context: Context, visitors: Visitors, views: BoardViews) -> None:
@@ -77,7 +88,35 @@ def board_pages(router: APIRouter, context: Context, visitors: Visitors, views: 
             problem=shown.problem,
             base=base,
             is_open=is_open(shown, context.clock.now()),
+            remarks=remarks(shown, context.clock.now()),
+            modes=[(name, words) for name, words in MODES.items() if name in shown.problem.modes],
+            profiles="profile" in shown.problem.modes,
+            code=published_code.rule_told(
+                context.store, shown, None if person is None else person.id, context.clock.now()
+            ),
+            own=_own(shown, person),
         )
+
+    def _own(board: Board, person: Person | None) -> list[dict[str, Any]]:
+        """One's own places, where one can't be sure to find oneself in what everybody sees."""
+        if person is None or (access.names_people(board.names) and access.shows_standings(board.standings)):
+            return []
+        rows = context.store.standings.own_rows(board, person.id)
+        return [{**row, "score": score(row["score"], *row["interval"])} for row in rows]
+
+    @router.post("/problem/{leaderboard}/nickname")
+    async def nickname(leaderboard: Name, request: Request) -> Response:
+        """Choose as whom others see one there; empty: by one's own name."""
+        form = await form_of(request)
+
+        def chosen() -> str:
+            person = visitors.sender(request, form)
+            board, name = seen_board(context, leaderboard, person), form.get("nickname", "")
+            wanted = name if name.strip() else None
+            context.store.nicknames.choose(board, person, wanted, now=context.clock.now())
+            return board.name
+
+        return RedirectResponse(f"/problem/{await run_in_threadpool(chosen)}", status_code=303)
 
     @router.get("/problem/{leaderboard}/template/{language}")
     def template(

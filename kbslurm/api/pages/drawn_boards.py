@@ -20,14 +20,14 @@ from typing import Any
 from markupsafe import Markup
 
 from kbslurm.api import waiting
-from kbslurm.api.board_json import is_open
+from kbslurm.api.board_json import is_open, remarks
 from kbslurm.api.context import Context
 from kbslurm.api.pages import drawing
 from kbslurm.api.pages.rendering import block, closes, text_of
 from kbslurm.api.standings_cache import StandingsCache
-from kbslurm.domain import contest, measure
+from kbslurm.domain import access, contest, measure
 from kbslurm.domain.amounts import score
-from kbslurm.domain.board import Standing
+from kbslurm.domain.board import Ranking, Standing
 from kbslurm.domain.run import EventId
 from kbslurm.errors import NotFound
 from kbslurm.store.finals import Final
@@ -37,6 +37,7 @@ PAGE = 100
 KEPT = 256  # pages of boards: some 10 MB
 FRESH = timedelta(seconds=1)  # what changes without an event: a leading daemon's lease
 TEMPLATE = "board.html"
+ANNOUNCED = 5
 PARTS = ("queue", "standings")
 
 
@@ -152,6 +153,8 @@ class DrawnBoards:
             "queue": waiting.runner_queue(self._context, self._histories, gpu),
             "is_open": is_open(board, self._context.clock.now()),
             "closes": closes(board),
+            "remarks": remarks(board, self._context.clock.now()),
+            "announcements": self._context.store.questions.announcements(board.id)[:ANNOUNCED],
         }
 
     def _shown(self, board: Board, gpu: str, start: int) -> dict[str, Any]:
@@ -160,6 +163,8 @@ class DrawnBoards:
         store = self._context.store
         return {
             "board": board.name,
+            "practice": Ranking(store.standings.practice(board.name, gpu))[:PAGE] if board.practice else [],
+            "hidden": not access.shows_standings(board.standings),
             "rows": rows[start : start + PAGE],
             "total": len(rows),
             "start": start,
@@ -184,7 +189,8 @@ def _part(name: str, facts: Mapping[str, Any]) -> Markup:
         return text_of("board_queue.html", **facts)
     rows: Sequence[Standing] = facts["rows"]
     shown = {
-        "rows": [_standing(row) for row in rows],
+        "rows": [standing_row(row) for row in rows],
+        "practice": [standing_row(row) for row in facts["practice"]],
         "trend": drawing.curve([(one.at, one.score_s, one.person) for one in facts["records"]], steps=True),
         "final": _final(facts["final"]),
         "step": PAGE,
@@ -204,7 +210,8 @@ def _final(found: Final | None) -> list[dict[str, Any]]:
     return rows
 
 
-def _standing(row: Standing) -> dict[str, Any]:
+def standing_row(row: Standing) -> dict[str, Any]:
+    """A place as pages show it."""
     entry = row.entry
     tied = f"{row.best_rank}–{row.worst_rank}" if row.tied_with else ""
     shown = score(entry.score_s, entry.low_s, entry.high_s)

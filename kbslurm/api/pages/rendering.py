@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+from collections.abc import Mapping
 from datetime import datetime
 from importlib import resources
 from typing import Any
@@ -13,7 +16,8 @@ from markupsafe import Markup
 
 from kbslurm import __version__
 from kbslurm.api import sessions
-from kbslurm.domain import contest
+from kbslurm.domain import contest, lateness
+from kbslurm.domain.amounts import score
 from kbslurm.store.views import Board
 
 POLICY = (
@@ -33,6 +37,22 @@ _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 def static_file(name: str) -> bytes:
     """One of `STATIC`, from the package."""
     return resources.files("kbslurm.api.pages").joinpath("static", name).read_bytes()
+
+
+# Pages that stand alone have the style in themselves, and nothing else.
+STYLE = Markup(static_file("style.css").decode())  # noqa: S704 - ours
+_STYLE_DIGEST = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+ALONE = {
+    **HEADERS,
+    "Content-Security-Policy": f"default-src 'none'; style-src 'sha256-{_STYLE_DIGEST}'; base-uri 'none';"
+    " form-action 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+}
+
+
+def measured(row: Mapping[str, Any]) -> str:
+    """A score with its interval."""
+    return score(row["score_s"], row["low_s"], row["high_s"])
 
 
 def took(seconds: float | None) -> str:
@@ -72,7 +92,7 @@ _templates = Environment(
     extensions=[],
 )
 _templates.globals["version"] = __version__
-_templates.filters.update(took=took, when=when, closes=closes)
+_templates.filters.update(took=took, when=when, closes=closes, measured=measured, late=lateness.span_text)
 
 
 def page(template: str, *, status: int = 200, person: Any = None, csrf: str = "", **told: Any) -> HTMLResponse:

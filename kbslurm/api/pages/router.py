@@ -9,10 +9,16 @@ from kbslurm.api.context import Context
 from kbslurm.api.door import Door
 from kbslurm.api.pages.board_views import BoardViews
 from kbslurm.api.pages.boards import board_pages
+from kbslurm.api.pages.code import code_pages
+from kbslurm.api.pages.courses import course_pages
+from kbslurm.api.pages.joining import joining_page
 from kbslurm.api.pages.live import live_streams
+from kbslurm.api.pages.questions import question_pages
 from kbslurm.api.pages.sign_on import sign_on_pages
 from kbslurm.api.pages.staff import staff_pages
+from kbslurm.api.pages.staff_board import staff_board_page
 from kbslurm.api.pages.submissions import submission_pages
+from kbslurm.api.pages.submitting import submitting_page
 from kbslurm.api.pages.visitors import Visitors
 from kbslurm.api.standings_cache import StandingsCache
 
@@ -23,8 +29,14 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
     visitors = Visitors(context)
     views = BoardViews(context, histories, standings)
     board_pages(router, context, visitors, views)
+    submitting_page(router, context, visitors)
+    code_pages(router, context, visitors)
     submission_pages(router, context, visitors, histories, standings)
     sign_on_pages(router, context, visitors)
+    joining_page(router, context, visitors)
     staff_pages(router, context, visitors)
+    staff_board_page(router, context, visitors)
+    course_pages(router, context, visitors)
+    question_pages(router, context, visitors)
     live_streams(router, context, visitors, histories, views)
     return router

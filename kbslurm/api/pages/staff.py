@@ -59,6 +59,7 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
             queue=context.store.overview.queue(),
             leases=[(line, line.expires_at > now, _places(line.info)) for line in context.store.leases.all()],
             attention=context.store.overview.attention(now=now),
+            boards=context.store.boards.names(),
             audit=[audit_entry(event) for event in context.store.events.audit_log(limit=20)],
         )
 
@@ -132,8 +133,34 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
             raise Unchanged(f"{isolated(whom.name)} isn't banned.")
         work.unban(_whom(form))
 
-    acts: Acts = {"pause": switch(False), "resume": switch(True), "cancel": end, "ban": ban, "unban": unban}
-    asked: Questions = {"cancel": ending, "ban": banning}
+    def delete(person: Person, form: Form) -> None:
+        at_work(context, person.name, person).delete_user(_whom(form))
+
+    def deleting(person: Person, form: Form) -> Question:
+        found = at_work(context, person.name, person).delete_preview(_whom(form))
+        name, erased = isolated(found["name"]), found["erased"]
+        return Question(
+            heading=f"Delete {name} for good?",
+            lines=(
+                f"Erased: their name, {erased['accounts']} accounts, {erased['tokens']} tokens and all personal data.",
+                f"Their {erased['questions']} questions are erased, with the answers that only they were given.",
+                f"They leave {erased['courses']} rosters, and {found['open_runs']} open runs are cancelled.",
+                f"{found['submissions']} submissions stay under a pseudonym, with their code.",
+                f"In {found['audit_lines']} lines of the audit log the pseudonym takes their name's place.",
+                *(
+                    f"An earlier archive of {one['leaderboard']} has to be written again: {isolated(one['place'])}."
+                    for one in found["archives"]
+                ),
+                "This can't be undone.",
+            ),
+            yes="Delete",
+            form={"person": f"person:{found['person_id']}"},
+        )
+
+    acts: Acts = {
+        "pause": switch(False), "resume": switch(True), "cancel": end, "ban": ban, "unban": unban, "delete": delete,
+    }  # fmt: skip
+    asked: Questions = {"cancel": ending, "ban": banning, "delete": deleting}
 
     one_at_a_time = threading.Lock()  # so that both clicks of a double click see what the first one did
 

@@ -13,22 +13,28 @@ from kbslurm.api.board_json import board_told
 from kbslurm.api.cancelling import cancel_as
 from kbslurm.api.context import Context
 from kbslurm.api.door import Door
+from kbslurm.api.hosting.questions import announced, own_question
 from kbslurm.api.identity import Sender
+from kbslurm.api.invitations import taken_invitation
 from kbslurm.api.lookup import may_see_board, own, seen_board
-from kbslurm.api.parameters import Gpu, Limit, Name, Number, Offset, RunNumber
+from kbslurm.api.parameters import Gpu, Limit, Name, Number, Offset, OfMode, OfVerdict, RunNumber, Since, in_utc
 from kbslurm.api.person_json import person_told
-from kbslurm.api.standings_cache import StandingsCache, final_told
+from kbslurm.api.standings_cache import StandingsCache, final_told, row_json
 from kbslurm.contract.base import Fine
 from kbslurm.contract.boards import Leaderboard
+from kbslurm.contract.courses import InvitationCode, InvitationTaken
 from kbslurm.contract.full_submission import FullSubmissionTold
 from kbslurm.contract.invites import Code, Joined
+from kbslurm.contract.nicknames import Nickname, NicknameTold
 from kbslurm.contract.operations import Health
 from kbslurm.contract.people import Pending, PersonTold
+from kbslurm.contract.questions import Announcements, OwnQuestions, QuestionTold, QuestionWanted
 from kbslurm.contract.queue import RunnerQueue
-from kbslurm.contract.rankings import FinalTold, Standing
+from kbslurm.contract.rankings import FinalTold, OwnPlaces, Standing
 from kbslurm.contract.submissions import Cancelled, Count, Submission, SubmissionSummary
 from kbslurm.contract.why import WhysTold, WhyTold
 from kbslurm.domain import access, contest
+from kbslurm.domain.board import Ranking
 from kbslurm.domain.why import as_told
 from kbslurm.errors import Invalid, NotFound, Refused
 from kbslurm.flow.remove import remove
@@ -66,10 +72,20 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
         return Ascii(waiting.runner_queue(context, histories, gpu))
 
     @router.get("/submissions/{leaderboard}/{gpu}", responses=answers(list[Standing], 404))
-    def ranking(leaderboard: Name, gpu: Gpu, sender: Sender, limit: Limit = 100, offset: Offset = 0) -> Ascii:
+    def ranking(
+        leaderboard: Name,
+        gpu: Gpu,
+        sender: Sender,
+        limit: Limit = 100,
+        offset: Offset = 0,
+        practice: Annotated[bool, Query(description="Instead what was submitted after the end.")] = False,
+    ) -> Ascii:
         """The ranking: each person's best, best first."""
         board = seen_board(context, leaderboard, identity.maybe_caller(context, sender))
         known = contest.known_gpu(gpu, board.gpus)
+        if practice:
+            rows = Ranking(context.store.standings.practice(board.name, known))[offset : offset + limit]
+            return Ascii([row_json(board, known, row) for row in rows])
         return Ascii(standings.page(board, known, offset=offset, limit=limit))
 
     @router.get("/final/{leaderboard}/{gpu}", responses=answers(FinalTold, 404))
@@ -81,7 +97,7 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
             raise NotFound("final of board", board.name)
         return Ascii(final_told(found))
 
-    @router.get("/submission_count/{leaderboard}/{gpu}", responses=answers(Count, 404))
+    @router.get("/submission_count/{leaderboard}/{gpu}", responses=answers(Count, 403, 404))
     def submission_count(
         leaderboard: Name,
         gpu: Gpu,
@@ -89,14 +105,22 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
         user_id: Annotated[int | None, Query(ge=0, le=2**63 - 1)] = None,
     ) -> Ascii:
         """How many submissions were made to a board for a GPU type, by everyone or by one person."""
-        board = seen_board(context, leaderboard, identity.maybe_caller(context, sender))
+        person = identity.maybe_caller(context, sender)
+        board = seen_board(context, leaderboard, person)
         known = contest.known_gpu(gpu, board.gpus)
+        if user_id is not None and not access.may_count_for(
+            person, user_id, names=board.names, standings=board.standings
+        ):
+            raise Refused(f"board {board.name} doesn't say who submits", hint="Leave out user_id, or give your own.")
         return Ascii({"count": context.store.submissions.count(board.id, known, user_id)})
 
     @router.get("/user/submissions", responses=answers(list[SubmissionSummary], 400, 401, 404))
     def mine(
         sender: Sender,
         leaderboard: Annotated[str | None, Query(max_length=contest.NAME_CAP)] = None,
+        verdict: OfVerdict = None,
+        mode: OfMode = None,
+        since: Since = None,
         limit: Limit = 50,
         offset: Offset = 0,
     ) -> Ascii:
@@ -104,8 +128,26 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
         person = identity.caller(context, sender)
         if leaderboard is not None:
             leaderboard = seen_board(context, leaderboard, person).name
-        found = context.store.submissions.newest(person=person.id, board=leaderboard, limit=limit, offset=offset)
+        found = context.store.submissions.newest(
+            person=person.id, board=leaderboard, verdict=verdict, mode=mode, since=in_utc(since), limit=limit,
+            offset=offset,
+        )  # fmt: skip
         return Ascii([popcorn_submission.summary(view) for view in found])
+
+    @router.get("/user/standing/{leaderboard}", responses=answers(OwnPlaces, 400, 401, 404))
+    def standing(leaderboard: Name, sender: Sender) -> Ascii:
+        """One's own place on a board, and as whom others see one there."""
+        person = identity.caller(context, sender)
+        board = seen_board(context, leaderboard, person)
+        return Ascii({"leaderboard": board.name, "places": context.store.standings.own_rows(board, person.id)})
+
+    @router.put("/user/nickname/{leaderboard}", responses=answers(NicknameTold, 400, 401, 404))
+    def nickname(leaderboard: Name, wanted: Nickname, sender: Sender) -> Ascii:
+        """Choose as whom others see one on a board, or with null no nickname."""
+        person = identity.caller(context, sender)
+        board, now = seen_board(context, leaderboard, person), context.clock.now()
+        chosen = context.store.nicknames.choose(board, person, wanted.nickname, now=now)
+        return Ascii({"status": "ok", "leaderboard": board.name, "nickname": chosen})
 
     @router.get("/user/submissions/{submission_id}", responses=answers(Submission, 400, 401, 403, 404))
     def poll(submission_id: Number, sender: Sender) -> Ascii:
@@ -179,6 +221,41 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
         person = identity.caller(context, sender)
         boards = context.store.invites.claim(wanted.code, person.id, now=context.clock.now())
         return Ascii({"status": "ok", "leaderboards": boards})
+
+    @router.get("/announcements/{leaderboard}", responses=answers(Announcements, 404))
+    def announcements(leaderboard: Name, sender: Sender) -> Ascii:
+        """What hosts told everyone on a board, newest first."""
+        board = seen_board(context, leaderboard, identity.maybe_caller(context, sender))
+        return Ascii(announced(board.name, context.store.questions.announcements(board.id)))
+
+    @router.get("/user/questions", responses=answers(OwnQuestions, 400, 401, 403))
+    def questions(sender: Sender, limit: Limit = 50, offset: Offset = 0) -> Ascii:
+        """One's own questions with their answers, newest first."""
+        person = identity.caller(context, sender)
+        found = context.store.questions.of_person(person.id, limit=limit, offset=offset)
+        return Ascii({"questions": [own_question(one) for one in found]})
+
+    @router.post("/user/questions", responses=answers(QuestionTold, 400, 401, 403, 404, 413, 429))
+    def ask(wanted: QuestionWanted, sender: Sender) -> Ascii:
+        """Ask the hosts something, at a board or at a submission of one's own; or appeal against its verdict."""
+        person = identity.caller(context, sender)
+        asked = context.store.questions.ask(
+            person.id,
+            wanted.text,
+            board=None if wanted.leaderboard is None else seen_board(context, wanted.leaderboard, person).name,
+            submission=wanted.submission,
+            appeal=bool(wanted.appeal),
+            now=context.clock.now(),
+        )
+        return Ascii(own_question(asked))
+
+    @router.post("/user/invitation", responses=answers(InvitationTaken, 400, 401, 403))
+    def invitation(wanted: InvitationCode) -> Ascii:
+        """A token for whoever a roster's invitation is for. It works once, also if it is opened in a browser."""
+        person, now = taken_invitation(context, wanted.code), context.clock.now()
+        secret = context.store.tokens.issue(person.id, kind="cli", device=wanted.device or "invitation", now=now)
+        tell("an invitation was taken", person=person.id)
+        return Ascii({"person": person.name, "token": secret})
 
     @router.get("/auth/init", responses=answers(Pending, 400, 429))
     def auth_init(provider: Annotated[Literal["discord", "github"], Query()] = "discord") -> Ascii:

@@ -2,7 +2,8 @@
 
 A state goes out and must come back: signed by us, for one provider, within ten minutes, once, from the browser that it
 was given to (a cookie holds the other half). People are identified by the provider's own ID for them, never by a name
-or address that could change hands. Linking an account to a signed-in person needs their session before and after.
+or address that could change hands; only the first time, an address that the university has verified finds whoever a
+host has entered on a roster with it. Linking an account to a signed-in person needs their session before and after.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ def _person(context: Context, asked: Provider, account: Account, linking: Person
         if linking is not None:
             store.people.link_subject(PersonId(linking.id), asked.issuer, account.subject)
             return linking
-        return store.people.for_subject(asked.issuer, account.subject, account.name, now=now)
+        return store.people.for_subject(asked.issuer, account.subject, account.name, email=account.email, now=now)
     if linking is not None:
         store.people.link_account(PersonId(linking.id), asked.name, account.subject)
         return linking

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kbslurm.cli.acting import known_person
 from kbslurm.cli.arguments import BoardName, Json
 from kbslurm.cli.competitor.connect import reached
 from kbslurm.cli.context import opened_store
 from kbslurm.cli.lookup import board_named
 from kbslurm.cli.output import printing
-from kbslurm.cli.output.board import board_json, board_json_over_http, print_standings
+from kbslurm.cli.output.board import board_json, board_json_over_http, print_own, print_standings
 from kbslurm.cli.service_in_use import InUse, in_use
+from kbslurm.domain import access, contest, measure
 from kbslurm.domain import board as boards
-from kbslurm.domain import contest, measure
-from kbslurm.errors import EXIT_OK
+from kbslurm.domain.amounts import counted
+from kbslurm.errors import EXIT_OK, NotFound
 
 if TYPE_CHECKING:
     from kbslurm.client.answers import StandingInfo
     from kbslurm.client.http import Client
+    from kbslurm.domain.access import NamesShown, StandingsShown
+    from kbslurm.store.postgres import PostgresStore
+    from kbslurm.store.views import Board
 
 PAGE = 100  # the most places that the service returns at once
 
@@ -28,45 +35,90 @@ def board_show(
     name: BoardName,
     gpu: Annotated[str | None, typer.Option("--gpu", "-g", help="Only this GPU type.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many places to show.")] = 20,
+    practice: Annotated[
+        bool, typer.Option("--practice", help="What was submitted after the end, apart from the standings.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """Show a board's standings, one table per GPU type: rank, person, score with its interval, time."""
     if (named := in_use()) is not None:
-        return _shown_over_http(named, name, gpu, limit, as_json)
+        return _shown_over_http(named, name, gpu, limit, practice, as_json)
+    from kbslurm.api.board_json import remarks
+
     with opened_store() as store:
         board = board_named(store, name)
         gpus = (contest.known_gpu(gpu, board.gpus),) if gpu else board.gpus
-        standings = {one: boards.Ranking(store.standings.best(board.name, one)) for one in gpus}
+        if practice:
+            standings = {one: boards.Ranking(store.standings.practice(board.name, one)) for one in gpus}
+        else:
+            standings = {one: boards.Ranking(store.standings.best(board.name, one)) for one in gpus}
         calibrations = store.calibrations.of_board(board)
+        announced = len(store.questions.announcements(board.id))
+        own = _own(store, board, gpus) if is_special(board.names, board.standings) else []
     paired = board.problem.baseline is not None
     if as_json:
         told = {one: rows[:limit] for one, rows in standings.items()}
-        printing.as_json({**board_json(board), **measure.as_json(calibrations, paired=paired), "standings": told})
+        told_of = {**board_json(board), **measure.as_json(calibrations, paired=paired)}
+        printing.as_json({**told_of, "standings": told, "own": own})
         return EXIT_OK
     notes = {one: measure.sentence(one, calibrations, paired=paired) for one in gpus}
-    print_standings(board.name, standings, limit=limit, notes=notes)
+    for remark in remarks(board, datetime.now(UTC)):
+        printing.say(f"{board.name}: {remark}")
+    _say_announced(board.name, announced)
+    print_own(board.name, own)
+    if access.shows_standings(board.standings):
+        print_standings(board.name, standings, limit=limit, notes=notes)
     return EXIT_OK
 
 
-def _shown_over_http(named: InUse, name: str, gpu: str | None, limit: int, as_json: bool) -> int:
+def _shown_over_http(named: InUse, name: str, gpu: str | None, limit: int, practice: bool, as_json: bool) -> int:
     with reached(named.url, named.token, anybody=True) as client:
         board = client.board(name)
         row = next(one for one in client.board_rows() if one["id"] == board.id)
         gpus = (contest.known_gpu(gpu, board.gpus),) if gpu else board.gpus
-        standings = {one: [_standing(place) for place in _places(client, board.name, one, limit)] for one in gpus}
+        announced = 0 if as_json else len(client.announcements(board.name)["announcements"])
+        asks = named.token is not None and is_special(row.get("names", "real"), row.get("standings", "shown"))
+        own = [one for one in client.standing(board.name) if one["gpu_type"] in gpus] if asks else []
+        standings = {
+            one: [_standing(place) for place in _places(client, board.name, one, limit, practice)] for one in gpus
+        }
     if as_json:
         told = {one: rows[:limit] for one, rows in standings.items()}
-        printing.as_json({**board_json_over_http(row), "standings": told})
+        printing.as_json({**board_json_over_http(row), "standings": told, "own": own})
     else:
-        print_standings(board.name, standings, limit=limit, notes=row.get("notes", {}))
+        for remark in row.get("remarks", ()):
+            printing.say(f"{board.name}: {remark}")
+        _say_announced(board.name, announced)
+        print_own(board.name, own)
+        if access.shows_standings(row.get("standings", "shown")):
+            print_standings(board.name, standings, limit=limit, notes=row.get("notes", {}))
     return EXIT_OK
 
 
-def _places(client: Client, board: str, gpu: str, limit: int) -> list[StandingInfo]:
+def _say_announced(board: str, count: int) -> None:
+    if count:
+        printing.say(f"{board}: {counted(count, 'announcement')}; kbslurm board announcements {board} shows them")
+
+
+def _own(store: PostgresStore, board: Board, gpus: Sequence[str]) -> list[dict[str, Any]]:
+    """The places of whoever runs this, if they are anybody there."""
+    try:
+        me = known_person(store, None, made=False)
+    except NotFound:
+        return []
+    return [] if me is None else store.standings.own_rows(board, me.id, gpus)
+
+
+def is_special(names: NamesShown, standings: StandingsShown) -> bool:
+    """Whether people may not find themselves in what everybody sees."""
+    return not (access.names_people(names) and access.shows_standings(standings))
+
+
+def _places(client: Client, board: str, gpu: str, limit: int, practice: bool) -> list[StandingInfo]:
     """One more than asked for, to know whether there are more."""
     found: list[StandingInfo] = []
     while len(found) <= limit:
-        page = client.ranking(board, gpu, limit=PAGE, offset=len(found))
+        page = client.ranking(board, gpu, limit=PAGE, offset=len(found), practice=practice)
         found += page
         if len(page) < PAGE:
             break
@@ -84,6 +136,7 @@ def _standing(place: StandingInfo) -> boards.Standing:
         high_s=place.high_s,
         at=place.at,
         file_name=place.file_name,
+        team=place.team,
     )
     return boards.Standing(
         rank=place.rank,

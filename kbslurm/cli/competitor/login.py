@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import time
 from typing import Annotated, Literal, cast
@@ -26,13 +27,17 @@ def login(
         str | None, typer.Option("--register", help="discord or github: get a new token and link it to you.")
     ] = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="With --register: wait until it is linked.")] = True,
+    invitation: Annotated[
+        str | None, typer.Option("--invitation", help="The code of an invitation: get your own token for it.")
+    ] = None,
     context: Annotated[
         str | None,
         typer.Option("--context", help="The name to keep it under (default: the service's host)."),
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Sign in to a service with a token: pasted, read from standard input, or a new one from --register.
+    """Sign in to a service with a token: pasted, read from standard input, or a new one from --register or
+    --invitation.
 
     It is saved in your configuration folder, readable only by you; $KBSLURM_TOKEN takes precedence. From then on,
     commands use this service (`kbslurm context use` switches); $KBSLURM_URL takes precedence.
@@ -47,9 +52,20 @@ def login(
         printing.err().print(
             f"[yellow]caution[/]: {printing.escape(named)} isn't encrypted: others on the network can read the token"
         )
+    if invitation is not None:
+        if register is not None:
+            raise Invalid("--invitation and --register exclude each other", hint="Pass one of them.")
+        with reached(named, None, anybody=True) as client:
+            taken = client.take_invitation(_code(invitation), device=socket.gethostname()[:100])
+        return _entered(named, kept_tokens.checked(taken), name, as_json)
     if register is None and (token := _pasted(named)):
         return _entered(named, token, name, as_json)
     return _registered(named, register or "discord", wait, name, as_json)
+
+
+def _code(text: str) -> str:
+    """The code of an invitation, also of its whole link."""
+    return text.strip().rstrip("/").rpartition("/")[2]
 
 
 def _pasted(named: str) -> str:

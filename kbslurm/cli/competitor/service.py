@@ -50,8 +50,23 @@ class Service(Protocol):
     def mine(self, board: str | None, *, limit: int, offset: int = 0) -> Sequence[Mapping[str, Any]]:
         """The person's own submissions, newest first, each as the API lists it."""
 
+    def ask(self, text: str, *, board: str | None, submission: int | None, appeal: bool) -> Mapping[str, Any]:
+        """Ask the hosts something; the question, as its author sees it."""
+
+    def asked(self, *, limit: int) -> Sequence[Mapping[str, Any]]:
+        """The person's own questions with their answers, newest first."""
+
     def why(self, number: int, *, of_submission: bool) -> Sequence[Mapping[str, Any]]:
         """The API's explanation of a run's state, or of each run of a submission."""
+
+    def published_code(self, board: str, gpu: str | None) -> Mapping[str, Any]:
+        """When a board's code is published, and whose is; without a GPU type on the board's first one."""
+
+    def code_of(self, board: str, gpu: str | None, number: int) -> Mapping[str, Any]:
+        """The code of a published submission."""
+
+    def consent(self, board: str, *, consents: bool) -> Mapping[str, Any]:
+        """Agree that one's code on this board is published, or take that back."""
 
     def artifacts(self, view: SubmissionView) -> Sequence[ArtifactView]: ...
     def artifact(self, view: SubmissionView, gpu: str, name: str) -> bytes: ...

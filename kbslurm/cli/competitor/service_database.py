@@ -13,13 +13,13 @@ from kbslurm.cli.context import configuration, offered_gpus
 from kbslurm.cli.lookup import board_named
 from kbslurm.domain import access
 from kbslurm.domain.run import SubmissionId
-from kbslurm.errors import Refused
+from kbslurm.errors import Invalid, Refused
 
 if TYPE_CHECKING:
     from kbslurm.domain.intake import Offer
     from kbslurm.ports import Clock
     from kbslurm.store.postgres import PostgresStore
-    from kbslurm.store.views import ArtifactView, Person, SubmissionView
+    from kbslurm.store.views import ArtifactView, Board, Person, SubmissionView
     from kbslurm_eval.shared.wire import Mode
 
 
@@ -100,12 +100,44 @@ class DatabaseService:
         found = self._store.submissions.newest(person=self._person().id, board=named, limit=limit, offset=offset)
         return [popcorn_submission.summary(view) for view in found]
 
+    def ask(self, text: str, *, board: str | None, submission: int | None, appeal: bool) -> Mapping[str, Any]:
+        from kbslurm.api.hosting.questions import own_question
+
+        named = board_named(self._store, board).name if board else None
+        person, now = self._person(), datetime.now(UTC)
+        asked = self._store.questions.ask(person.id, text, board=named, submission=submission, appeal=appeal, now=now)
+        return own_question(asked)
+
+    def asked(self, *, limit: int) -> Sequence[Mapping[str, Any]]:
+        from kbslurm.api.hosting.questions import own_question
+
+        return [own_question(one) for one in self._store.questions.of_person(self._person().id, limit=limit)]
+
     def why(self, number: int, *, of_submission: bool) -> Sequence[Mapping[str, Any]]:
         from kbslurm.domain.why import as_told
 
         now = datetime.now(UTC)
         runs = [run.id for run in self._store.submissions.get(SubmissionId(number)).runs] if of_submission else [number]
         return [as_told(self._store.runs.why(run, now)) for run in runs]
+
+    def published_code(self, board: str, gpu: str | None) -> Mapping[str, Any]:
+        from kbslurm.api import published_code
+
+        held = board_named(self._store, board)
+        return published_code.list_told(self._store, held, _gpu(held, gpu), self._person().id, datetime.now(UTC))
+
+    def code_of(self, board: str, gpu: str | None, number: int) -> Mapping[str, Any]:
+        from kbslurm.api import published_code
+
+        held = board_named(self._store, board)
+        return published_code.code_told(self._store, held, _gpu(held, gpu), number, datetime.now(UTC))
+
+    def consent(self, board: str, *, consents: bool) -> Mapping[str, Any]:
+        from kbslurm.api import published_code
+
+        held, person, now = board_named(self._store, board), self._person(), datetime.now(UTC)
+        self._store.publishing.consent(held.id, person.id, is_given=consents, now=now)
+        return published_code.rule_told(self._store, held, person.id, now)
 
     def artifacts(self, view: SubmissionView) -> Sequence[ArtifactView]:
         person = self._person()
@@ -123,3 +155,9 @@ class DatabaseService:
 
     def _person(self) -> Person:
         return acting_person(self._store, self._as)
+
+
+def _gpu(board: Board, gpu: str | None) -> str:
+    if gpu is None and not board.gpus:
+        raise Invalid(f"board {board.name} has no GPU types")
+    return gpu or board.gpus[0]

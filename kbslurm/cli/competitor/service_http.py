@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbslurm.cli.competitor.service import Look
 from kbslurm.domain.run import SubmissionId
+from kbslurm.errors import Invalid
 
 if TYPE_CHECKING:
     from kbslurm.client.http import Client
@@ -79,8 +80,29 @@ class HttpService:
                 break
         return found
 
+    def ask(self, text: str, *, board: str | None, submission: int | None, appeal: bool) -> Mapping[str, Any]:
+        return self._client.ask(text, board=board, submission=submission, appeal=appeal)
+
+    def asked(self, *, limit: int) -> Sequence[Mapping[str, Any]]:
+        return self._client.own_questions(limit=limit)
+
     def why(self, number: int, *, of_submission: bool) -> Sequence[Mapping[str, Any]]:
         return self._client.why(number, of_submission=of_submission)
+
+    def published_code(self, board: str, gpu: str | None) -> Mapping[str, Any]:
+        return self._client.published_code(board, gpu or self._first_gpu(board))
+
+    def code_of(self, board: str, gpu: str | None, number: int) -> Mapping[str, Any]:
+        return self._client.code_of(board, gpu or self._first_gpu(board), number)
+
+    def consent(self, board: str, *, consents: bool) -> Mapping[str, Any]:
+        return self._client.consent(board, consents=consents)
+
+    def _first_gpu(self, board: str) -> str:
+        found = self._client.gpu_types(board)
+        if not found:
+            raise Invalid(f"board {board} has no GPU types")
+        return found[0]
 
     def artifacts(self, view: SubmissionView) -> Sequence[ArtifactView]:
         from kbslurm.store.views import ArtifactView

@@ -89,6 +89,7 @@ def _looked(found: Service, submission: int, tell: printing.Tell) -> Look:
 def _say_move(run: RunView) -> None:
     node = run.attempts[-1].node if run.attempts else None
     where = f" on {node}" if run.state == "running" and node else ""
+    where += f", {run.warm}" if run.state == "running" and run.warm else ""
     printing.out().print(f"{run.gpu}  {printing.coloured(run.shown_state)}{where}")
 
 

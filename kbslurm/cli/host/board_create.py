@@ -43,6 +43,24 @@ def board_create(
         bool,
         typer.Option("--confirm/--no-confirm", help="Confirm a rank improvement by a second measurement."),
     ] = True,
+    course: Annotated[
+        str | None, typer.Option(help="The course that it is of: everyone on its roster may see and enter it.")
+    ] = None,
+    teams: Annotated[
+        bool, typer.Option("--teams", help="Members of a team count together, in standings and limits.")
+    ] = False,
+    teams_only: Annotated[
+        bool, typer.Option("--teams-only", help="With --teams: whoever is in no team can't submit.")
+    ] = False,
+    practice: Annotated[
+        bool, typer.Option("--practice", help="After the end go on taking submissions, which count nowhere.")
+    ] = False,
+    names: Annotated[
+        str, typer.Option(help="What others see people as: real, nicknames that they may choose, or anonymous.")
+    ] = "real",
+    standings: Annotated[
+        str, typer.Option(help="shown, own: people see only their own place, or hidden: nobody sees any.")
+    ] = "shown",
     as_: As = None,
     as_json: Json = False,
 ) -> int:
@@ -57,6 +75,7 @@ def board_create(
         raise Invalid("--root says where a reference's files may be", hint="Pass it with --reference.")
     board = contest.board_name(name)
     shown_to = contest.visibility(visibility)
+    named, seen = contest.names_shown(names), contest.standings_shown(standings)
     sent = Packed(reference, name=board if reference.is_file() else None, root=root) if reference else None
     wanted = [contest.gpu_name(one) for many in gpus or [] for one in many.replace(",", " ").split()]
     if sent is not None and not wanted and not sent.problem.gpus:
@@ -73,6 +92,12 @@ def board_create(
             visibility=shown_to,
             min_isolation=min_isolation,
             confirm=confirm,
+            course=course,
+            teams=teams,
+            teams_only=teams_only,
+            practice=practice,
+            names=named,
+            standings=seen,
         )
     made, ours = answer["board"], sent.problem.warnings if sent else ()
     for warning in (*ours, *answer["warnings"][len(ours) :]):  # the service knows other names for our files
@@ -82,5 +107,8 @@ def board_create(
         return EXIT_OK
     closes = closing_time_of(made["deadline_at"], made["zone"])
     printing.say(f"board {made['board']}: problem {made['problem']}, {' '.join(made['gpus'])}, closes {closes}")
+    if made["course"] is not None:
+        together = ", whose teams count together" if made["teams"] else ""
+        printing.say(f"it is of course {made['course']}{together}")
     printing.say(f"kbslurm submit FILE --leaderboard {made['board']} submits to it")
     return EXIT_OK

@@ -12,7 +12,8 @@ import typer
 
 from kbslurm.cli.arguments import Json
 from kbslurm.cli.output import printing
-from kbslurm.errors import EXIT_OK, EXIT_REJECTED
+from kbslurm.domain.amounts import counted
+from kbslurm.errors import EXIT_OK, EXIT_REJECTED, Invalid
 
 WAYS = "kernelbench, flashinfer-bench, reference-kernels or tritonbench"
 
@@ -55,12 +56,13 @@ def problem_import(
         printing.as_json({"collection": collection, "commit": commit, "preview": preview, "out": out,
                           "counts": counts, "problems": done})  # fmt: skip
     else:
-        if preview:
+        if preview and any(one.taken for one in done):
             printing.table(
                 ("problem", "from", ""), [(one.name, one.origin, one.status) for one in done if one.taken], wrap=1
             )
         said = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-        printing.say(f"{collection} at {commit[:12] or 'no commit'}: {len(done)} problems: {said}")
+        at = f" at {commit[:12]}" if commit else ""
+        printing.say(f"{collection}{at}: {counted(len(done), 'problem')}: {said}")
         if not preview and any(one.taken for one in done):
             printing.say(f"kbslurm problem add {printing.path(out)}/NAME stores one")
     return EXIT_OK if all(one.taken for one in done) else EXIT_REJECTED
@@ -76,5 +78,10 @@ def _root(repository: str, branch: str | None) -> Iterator[tuple[Path, str]]:
         yield place.resolve(), sync.commit_of(place.resolve())
         return
     named = str(place.resolve()) if place.is_dir() else repository
+    if sync.url_of(named) is None:
+        raise Invalid(
+            f"there is no directory {repository[:200]}",
+            hint="Give a directory of this machine, an https:// or file:/// URL, or OWNER/NAME on GitHub.",
+        )
     with sync.checkout(named, branch) as found:
         yield found

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kbslurm.cli.operator import demo_warm
 from kbslurm.cli.operator.demo_script import Play, Script, say_next, script
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.board import print_standings
@@ -77,7 +78,7 @@ def demo(
 
             url = stack.enter_context(demo_page.shown(config, store))
             _say(f"{url}/board/{told.board} shows the board live")
-        code = _played(store, told, as_json)
+        code = _played(config, store, told, as_json)
         if ahead and not as_json:
             say_next(told.problem)
         if stays:
@@ -143,20 +144,36 @@ def _usual_place() -> Path:
     return Path(base) / "kbslurm" / "demo" if base else Path(tempfile.gettempdir()) / f"kbslurm-demo-{os.getuid()}"
 
 
-def _played(store: PostgresStore, told: Script, as_json: bool) -> int:
+def _played(config: Config, store: PostgresStore, told: Script, as_json: bool) -> int:
     ids = _round(store, told, quiet=as_json)
     views = _watched(store, ids, quiet=as_json)
+    pair = _cold_and_warm(config, store, told, quiet=as_json)
     played = list(zip(told.plays, views, strict=True))
     odd = [(play, view) for play, view in played if _verdicts(view) != {play.expect}]
     if as_json:
-        printing.as_json({"ok": not odd, "submissions": [submission_json(view) for view in views]})
+        more = {} if pair is None else {"ways": demo_warm.as_json(*pair)}
+        printing.as_json({"ok": not odd, "submissions": [submission_json(view) for view in views], **more})
     else:
         _tell(store, told, played)
+        if pair is not None:
+            demo_warm.show(*pair)
     for play, view in odd:
         printing.err().print(
             f"[red]#{view.id} {play.file.name} should be {play.expect}, but is {', '.join(_verdicts(view))}[/]"
         )
     return EXIT_OK if not odd else EXIT_REJECTED
+
+
+def _cold_and_warm(
+    config: Config, store: PostgresStore, told: Script, *, quiet: bool
+) -> tuple[SubmissionView, SubmissionView] | None:
+    """The same submission in both ways, where a site allows warm workers."""
+    where = demo_warm.warm_type(config)
+    if where is None:
+        return None
+    play = demo_warm.chosen(told)
+    _say(f"running {play.person}'s {play.file.name} twice more: as a job of its own, then in a warm worker", quiet)
+    return demo_warm.compared(store, told, play, *where, say=lambda text: _say(text, quiet))
 
 
 def _set_up(store: PostgresStore, told: Script) -> None:

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from kbslurm.cli.operator.demo_script import say_next, script
+from kbslurm.cli.output import printing
 from kbslurm.errors import Misconfigured
 
 
@@ -34,7 +35,12 @@ def played_on_slurm(*, as_json: bool) -> int:
 
 
 def _played(up: Path, place: Path, as_json: bool) -> int:
-    _call(up, "start", "--dir", str(place), "--with-pid", str(os.getpid()))
+    # what it prints there is for programs; what people read of it comes on stderr
+    _call(up, "start", "--dir", str(place), "--with-pid", str(os.getpid()), "--json", stdout=subprocess.DEVNULL)
+    if not as_json:
+        printing.err().print(
+            f"[dim]·[/] for a shell on its login node as long as this runs: {_shown(up)} shell --dir {place}"
+        )
     try:
         site = "/kb/src/tests/cluster/site.toml"
         # what to try next applies to this machine, not to that login node
@@ -45,8 +51,13 @@ def _played(up: Path, place: Path, as_json: bool) -> int:
         _call(up, "stop", "--dir", str(place), check=False)
 
 
-def _call(up: Path, *words: str, check: bool = True) -> subprocess.CompletedProcess[bytes]:
-    found = subprocess.run([sys.executable, str(up), *words], check=False)
+def _shown(up: Path) -> str:
+    """How to call it from here."""
+    return f"python3 {printing.path(up)}"
+
+
+def _call(up: Path, *words: str, check: bool = True, stdout: int | None = None) -> subprocess.CompletedProcess[bytes]:
+    found = subprocess.run([sys.executable, str(up), *words], check=False, stdout=stdout)
     if check and found.returncode:
         raise Misconfigured(
             f"the cluster couldn't be started (exit code {found.returncode})", fix="The output above says why."

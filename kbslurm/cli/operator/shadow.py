@@ -9,23 +9,29 @@ import typer
 from kbslurm.cli.arguments import BoardName, Json, submission_number
 from kbslurm.cli.host.connect import host
 from kbslurm.cli.output import printing
-from kbslurm.errors import EXIT_OK
+from kbslurm.errors import EXIT_OK, Invalid
 
 
 def order(
     submission: Annotated[int, typer.Argument(help="A leaderboard submission with a score.", parser=submission_number)],
-    on: Annotated[str, typer.Option("--on", help="The place, as named by kbslurm status.")],
+    on: Annotated[str | None, typer.Option("--on", help="The place, as named by kbslurm status.")] = None,
+    cold: Annotated[
+        bool, typer.Option("--cold", help="At the same place, as a job of its own instead of in a warm worker.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """Measure a submission again at another place, regardless of the overflow rule. It never ranks, and it may cost
     money."""
+    if (on is None) != cold:
+        raise Invalid("where it is measured isn't clear", hint="Pass --on PLACE, or --cold.")
     with host() as hosts:
-        told = hosts.shadow(submission, on)
+        told = hosts.shadow(submission, on, cold=cold)
     if as_json:
         printing.as_json(told)
         return EXIT_OK
     named = ", ".join(map(str, told["runs"]))
-    printing.say(f"ordered at {on}: run {named}; kbslurm shadow report BOARD shows the result")
+    where = "as a job of its own" if cold else f"at {on}"
+    printing.say(f"ordered {where}: run {named}; kbslurm shadow report BOARD shows the result")
     return EXIT_OK
 
 

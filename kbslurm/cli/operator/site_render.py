@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -55,12 +56,13 @@ def render(
 def script_of(site: Site, gpu: str, mode: Mode, *, gpus: int = 1, fitting: bool = False) -> str:
     """The job script of this GPU type for a problem with the default limits; `fitting`: no longer than it may take."""
     from kbslurm.domain.manifest import time_limit_s
+    from kbslurm.domain.problem import Problem
     from kbslurm.domain.run import JobName
     from kbslurm.flow.script import MARGIN_S, Charged, attempts_folder, harness_folder, script_for, supervisor_digest
     from kbslurm_eval.shared.wire import Limits
 
     harness: Path = shared_folders.eval_dir()
-    limit_s = time_limit_s(Limits(), mode)
+    limit_s = time_limit_s(Problem(name=NAME, files={}, tests=(), limits=Limits(total_s=math.inf)), mode)
     if fitting:
         most = [most_s for most_s in (site.gpus[gpu].max_time_s, site.max_time_s) if most_s is not None]
         limit_s = min([limit_s, *(most_s - site.start_s - MARGIN_S for most_s in most)])

@@ -12,6 +12,7 @@ import typer
 from kbslurm.api.hosting.status import Status
 from kbslurm.cli.arguments import Json
 from kbslurm.cli.context import configuration
+from kbslurm.cli.host import warm
 from kbslurm.cli.operator.status_facts import Fleets, looked
 from kbslurm.cli.output import printing
 from kbslurm.cli.service_in_use import in_use
@@ -82,6 +83,10 @@ def _shown(found: Status, as_json: bool) -> None:
         for gpu, why in sorted(found.overflow["gpus"].items()):
             say(f"  {printing.escape(gpu)}: {printing.escape(why)}", soft_wrap=True)
         _say_budget(say, found.overflow)
+    if found.warm:
+        warm.show(found.warm["workers"])
+        for rule in found.warm["rules"]:
+            say(f"[bold]warm[/]      {printing.escape(warm.rule_in_words(rule))}", soft_wrap=True)
     for row in found.fleet:
         _say_fleet(say, row)
     for row in found.attention:

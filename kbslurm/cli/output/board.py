@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from kbslurm.domain.board import Standing
     from kbslurm.store.views import Board
 
+SAME = ("late_until", "late", "frozen_at", "finalised_at", "teams_only", "practice", "names", "standings")
+
 
 def print_standings(
     board: str, by_gpu: Mapping[str, Sequence[Standing]], *, limit: int, notes: Mapping[str, str] | None = None
@@ -39,6 +41,13 @@ def print_standings(
         table(("rank", "person", "score", "when", "submission", "file"), cells, title=f"{board} · {gpu}")
         if len(rows) > limit:
             say(f"and {len(rows) - limit} more; --limit shows them")
+
+
+def print_own(board: str, own: Sequence[Mapping[str, Any]]) -> None:
+    """Somebody's own places, for whom others see them as."""
+    for one in own:
+        shown = score(one["score"], *one["interval"])
+        say(f"{board} · {one['gpu_type']}: you are {one['rank']} of {one['of']}, as {escape(one['shown_as'])}, {shown}")
 
 
 def _rank(row: Standing) -> str:
@@ -86,6 +95,7 @@ def board_json_over_http(row: Mapping[str, Any]) -> dict[str, Any]:
         "zone": row["zone"],
         "visibility": row["visibility"],
         "is_open": row["is_open"],
+        **{name: row.get(name) for name in SAME},
         "paired": row["paired"],
         "calibration": {gpu: {"state": state} for gpu, state in row["calibration"].items()},
         "modes": row["task"].get("modes", []),

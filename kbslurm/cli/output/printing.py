@@ -55,10 +55,14 @@ def err() -> Console:
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
+def harmless(text: str) -> str:
+    """The text without what would steer the reader's terminal: sources and services' answers may contain anything."""
+    return _STEERS.sub("\ufffd", text.replace("\r\n", "\n"))
+
+
 def escape(text: str) -> str:
-    """Markup that shows the text as it is. Sources and services' answers may contain anything, so what would steer the
-    reader's terminal is replaced."""
-    return markup.escape(_STEERS.sub("\ufffd", text.replace("\r\n", "\n")))
+    """Markup that shows the text as it is, harmless to the reader's terminal."""
+    return markup.escape(harmless(text))
 
 
 def say(text: str) -> None:
@@ -174,7 +178,7 @@ def path(found: Path) -> str:
         return str(found)
 
 
-def answer(as_json: bool, text: str, **facts: object) -> int:
+def answer(as_json: bool, text: str, /, **facts: object) -> int:
     """Print a command's result as one JSON object or as a line of text; returns the exit code."""
     if as_json:
         _print_json(facts)

@@ -43,7 +43,7 @@ class ModalGpuSection:
     )
     count: int = field(default=1, metadata={"doc": "How many GPUs a run has.", "least": 1, "most": 8})
     timeout_s: int = field(
-        default=1800, metadata={"doc": "Modal kills a run after this many seconds.", "least": 60, "most": 86_400}
+        default=3600, metadata={"doc": "Modal kills a run after this many seconds.", "least": 60, "most": 86_400}
     )
     cpu: float = field(default=8.0, metadata={"doc": "How many cores.", "least": 0.125, "most": 256})
     memory_gb: float = field(default=32.0, metadata={"doc": "How much memory.", "least": 0.25, "most": 4096})

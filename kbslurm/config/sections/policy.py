@@ -136,6 +136,15 @@ class PolicySection:
         },
     )
     places: Mapping[str, PlaceSection] = field(default_factory=dict, metadata={"doc": "Settings of places, by name."})
+    keep_people_days: int | None = field(
+        default=None,
+        metadata={
+            "doc": "How long a participant's personal data is kept after their last submission or sign-in; then"
+            " `kbslurm user delete --due` erases it. Not set: until a host deletes them.",
+            "least": 1,
+            "most": 36_500,
+        },
+    )
     ranked_min_isolation: int = field(
         default=2,
         metadata={"doc": "The minimum isolation level for a run to rank on a new board.", "least": 0, "most": 3},

@@ -27,6 +27,8 @@ UNUSED = "no workload of it is in the collection, so sizes and inputs are drawn:
 # sizes of axes where nothing is recorded; an axis that isn't here has DRAWN
 DRAWN = 8
 SIZES = {"num_pages": 64, "num_kv_indices": 32, "total_q": 16, "total_kv": 32, "max_seq_len": 128, "seq_len": 4}
+# What can be counted from shapes: kinds that need all of their inputs.
+WORK = {"gemm": {"flops": "shapes(matmul)", "bytes": "shapes"}, "rmsnorm": {"bytes": "shapes"}}
 LOW_BIT = re.compile(r"moe_fp8_block_scale")
 OFFSET = re.compile(r"(\w+)\s*==\s*(\w+)\[-1\]")
 
@@ -54,6 +56,7 @@ def _made(root: Path, file: Path, origin: str) -> Files:
     if sampling:
         own["modes"] = ["test", "benchmark"]
         notes = [*notes, "how often each token is drawn isn't checked, so it is judged and timed, but not ranked"]
+    own |= WORK.get(definition["op_type"], {})
     if small and small != workloads:
         own["sizes"] = {"cpu": {"tests": _seeded(small, 1), "benchmarks": _seeded(small[-1:], 9)}}
     names = ["reference.py", "definition.py", "definition_reference.py", "flashinfer_inputs.py", "wrapper.py"]
@@ -142,6 +145,7 @@ def _as_python(definition: Mapping[str, Any]) -> str:
     constants = {name: value for name, value in definition["axes"].items() if value is not None}
     lines = [
         f'"""{definition["name"]}: what submissions get and give."""\n',
+        f"NAME = {definition['name']!r}",
         f"OP_TYPE = {definition['op_type']!r}",
         f"AXES = {constants!r}  # the constant ones",
         f"CONSTRAINTS = {definition['constraints']!r}",

@@ -19,6 +19,27 @@ SMALL_BATCH = 2
 EXTENTS = ("depth", "height", "width", "length", "D", "H", "W", "L")
 SMALL_EXTENT = 64
 SHRINK, LEAST = 16, 32
+OPERATIONS = {
+    "matmul": ("matmul", "mm", "bmm"),
+    "elementwise": (
+        *(
+            "relu",
+            "sigmoid",
+            "tanh",
+            "selu",
+            "gelu",
+            "leaky_relu",
+            "softplus",
+            "softsign",
+            "elu",
+            "silu",
+            "hardsigmoid",
+        ),
+        *("hardtanh", "hardswish", "exp", "add", "mul"),
+    ),
+    "reduction": ("sum", "mean", "argmax", "argmin"),
+    "attention": ("scaled_dot_product_attention",),
+}
 TEMPLATE = """from model import Model
 
 
@@ -72,6 +93,8 @@ def _made(root: Path, file: Path, origin: str) -> Files:
             "memory_mb": 16384,
         },
     }
+    if operation := operation_of(tree):
+        told["kbslurm"] |= {"flops": f"shapes({operation})", "bytes": "shapes"}
     if small := small_sizes(tree):
         told["kbslurm"]["sizes"] = {
             "cpu": {
@@ -97,6 +120,36 @@ def _description(tree: ast.Module, origin: str) -> str:
         f"{said}\n\nKernelBench, {origin}. Define a class ModelNew that computes what Model in model.py computes, with "
         "the same arguments and parameters. It is made once, with Model's weights; a call of it is what is timed.\n"
     ).lstrip()
+
+
+def operation_of(tree: ast.Module) -> str | None:
+    """The operation that Model's forward is, where it is a single one of its parameters: then a case's work can be
+    counted from shapes. What has weights can't be, since these aren't among the inputs."""
+    functions = [
+        one
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and node.name == "Model"
+        for one in node.body
+        if isinstance(one, ast.FunctionDef) and one.name == "forward"
+    ]
+    body = [one for function in functions for one in function.body if not isinstance(one, ast.Expr)]
+    match body:
+        case [ast.Return(value=ast.BinOp(left=left, op=ast.MatMult(), right=right))]:
+            return "matmul" if _is_parameter(left) and _is_parameter(right) else None
+        case [ast.Return(value=ast.Call(func=ast.Attribute(attr=name), args=[first, *more], keywords=named))]:
+            found = next((kind for kind, names in OPERATIONS.items() if name in names), None)
+            if found == "attention" and named:  # a mask, say
+                return None
+            given = [first] if found == "reduction" else [first, *more]
+            return found if all(map(_is_parameter, given)) else None
+        case _:
+            return None
+
+
+def _is_parameter(node: ast.expr) -> bool:
+    """A name, or its transposition."""
+    plain = node.value if isinstance(node, ast.Attribute) and node.attr in ("T", "mT") else node
+    return isinstance(plain, ast.Name)
 
 
 def small_sizes(tree: ast.Module) -> dict[str, int]:

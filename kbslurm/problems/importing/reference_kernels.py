@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -53,8 +54,9 @@ def _made(root: Path, file: Path) -> Files:
         if files.setdefault(name, content) != content:
             raise Invalid(f"two different files are called {name}")
         if name != source:
-            text = text.replace(f'"{source}"', f'"{name}"').replace(f"'{source}'", f"'{name}'")
-            text = text.replace(f"source: {source}\n", f"source: {name}\n")
+            lines = text.split("\n")
+            lines[at.line - 1] = re.sub(rf"(?<![\w./-]){re.escape(source)}(?![\w./-])", name, lines[at.line - 1])
+            text = "\n".join(lines)
     for beside in sorted(file.parent.glob("submission*")) + sorted(file.parent.glob("submissions/*/*")):
         if beside.is_file():
             files[beside.relative_to(file.parent).as_posix()] = text_of(root, beside)

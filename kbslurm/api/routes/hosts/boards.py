@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from kbslurm.api import identity, upload, waiting
 from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.context import Context
-from kbslurm.api.host_lookup import HOSTS_FAILURES, creating, hosting
+from kbslurm.api.host_lookup import HOSTS_FAILURES, creating, helping, hosting
 from kbslurm.api.identity import Sender
 from kbslurm.api.parameters import Entry, Name, Number
 from kbslurm.api.routes.hosts.problems import Uploaded, checked_name
@@ -22,15 +22,13 @@ from kbslurm.contract.boards import (
     BoardMade,
     BoardNamed,
     BoardOfProblem,
-    Extended,
-    Extension,
     NewBoard,
     NewVisibility,
     VisibilityTold,
 )
-from kbslurm.contract.rankings import Places
+from kbslurm.contract.rankings import NamesTold, Places
 from kbslurm.domain import contest
-from kbslurm.domain.access import Visibility
+from kbslurm.domain.access import BoardAct, NamesShown, StandingsShown, Visibility
 from kbslurm.errors import Invalid
 from kbslurm.problems import loading
 from kbslurm.problems import upload as problem_upload
@@ -58,33 +56,31 @@ def add_boards(router: APIRouter, context: Context, histories: waiting.Histories
         given = wanted.model_dump(exclude_none=True)
         return Ascii(hosting(context, sender).new_board(given.pop("name"), **given))
 
-    @router.patch("/leaderboards/{leaderboard}", responses=answers(BoardEdited, *HOSTS_FAILURES))
+    @router.patch("/leaderboards/{leaderboard}", responses=answers(BoardEdited, *HOSTS_FAILURES, 403))
     def edit(leaderboard: Name, wanted: BoardEdit, sender: Sender) -> Ascii:
         """Change what is given of a board; queued runs keep their GPU type."""
         given = wanted.model_dump(exclude_none=True)
-        return Ascii(hosting(context, sender).edit_board(leaderboard, **given))
+        if "course" in given:  # whoever decides on that sees its roster
+            return Ascii(hosting(context, sender).edit_board(leaderboard, **given))
+        act: BoardAct = "own" if {"visibility", "teams", "teams_only", "names", "standings"} & given.keys() else "run"
+        return Ascii(helping(context, sender, leaderboard, act).edit_board(leaderboard, **given))
 
-    @router.delete("/leaderboards/{leaderboard}", responses=answers(BoardDeleted, *HOSTS_FAILURES))
+    @router.delete("/leaderboards/{leaderboard}", responses=answers(BoardDeleted, *HOSTS_FAILURES, 403))
     def delete(leaderboard: Name, sender: Sender, force: bool = False, only: Number | None = None) -> Ascii:
         """Delete a board; with submissions only by force. Its data stays in the database. `only`: the expected board
         id, so that a newer board of the same name isn't deleted.
         """
-        return Ascii(hosting(context, sender).delete_board(leaderboard, force=force, only=only))
+        return Ascii(helping(context, sender, leaderboard, "own").delete_board(leaderboard, force=force, only=only))
 
-    @router.post("/leaderboards/{leaderboard}/visibility", responses=answers(VisibilityTold, *HOSTS_FAILURES))
+    @router.post("/leaderboards/{leaderboard}/visibility", responses=answers(VisibilityTold, *HOSTS_FAILURES, 403))
     def visibility(leaderboard: Name, wanted: NewVisibility, sender: Sender) -> Ascii:
         """Show a board to everyone, or only to invited people."""
-        return Ascii(hosting(context, sender).set_visibility(leaderboard, wanted.visibility))
+        return Ascii(helping(context, sender, leaderboard, "own").set_visibility(leaderboard, wanted.visibility))
 
-    @router.post("/leaderboards/{leaderboard}/close", responses=answers(BoardNamed, *HOSTS_FAILURES))
+    @router.post("/leaderboards/{leaderboard}/close", responses=answers(BoardNamed, *HOSTS_FAILURES, 403))
     def close(leaderboard: Name, sender: Sender) -> Ascii:
         """Stop accepting submissions to a board; its standings stay."""
-        return Ascii(hosting(context, sender).close_board(leaderboard))
-
-    @router.post("/leaderboards/{leaderboard}/extend", responses=answers(Extended, *HOSTS_FAILURES))
-    def extend(leaderboard: Name, wanted: Extension, sender: Sender) -> Ascii:
-        """Give one person a deadline extension."""
-        return Ascii(hosting(context, sender).extend(leaderboard, wanted.person, wanted.until))
+        return Ascii(helping(context, sender, leaderboard, "run").close_board(leaderboard))
 
 
 def add_uploads(router: APIRouter, context: Context, histories: waiting.Histories) -> None:
@@ -108,6 +104,12 @@ def add_uploads(router: APIRouter, context: Context, histories: waiting.Historie
             str | None, Query(max_length=contest.NAME_CAP, description="The problem's name (default: the board's).")
         ] = None,
         entry: Entry = None,
+        course: Annotated[str | None, Query(max_length=contest.NAME_CAP, description="The course it is of.")] = None,
+        teams: Annotated[bool, Query(description="Members of a team count together.")] = False,
+        teams_only: Annotated[bool, Query(description="Whoever is in no team can't submit.")] = False,
+        practice: Annotated[bool, Query(description="After the end it takes submissions that count nowhere.")] = False,
+        names: Annotated[NamesShown, Query(description="By which names others see people.")] = "real",
+        standings: Annotated[StandingsShown, Query(description="Whether others see them.")] = "shown",
     ) -> Ascii:
         """Create a board from an uploaded problem: a zip of its folder, or one reference file. Also for creators."""
         sent = await upload.read(request)
@@ -129,6 +131,12 @@ def add_uploads(router: APIRouter, context: Context, histories: waiting.Historie
                 visibility=visibility,
                 min_isolation=min_isolation,
                 confirm=confirm,
+                course=course,
+                teams=teams,
+                teams_only=teams_only,
+                practice=practice,
+                names=names,
+                standings=standings,
             )
             return Ascii(found)
 
@@ -136,8 +144,18 @@ def add_uploads(router: APIRouter, context: Context, histories: waiting.Historie
 
 
 def add_export(router: APIRouter, context: Context, histories: waiting.Histories) -> None:
-    @router.get("/leaderboards/{leaderboard}/export", responses=answers(Places, *HOSTS_FAILURES))
-    def export(leaderboard: Name, sender: Sender) -> Ascii:
+    @router.get("/leaderboards/{leaderboard}/export", responses=answers(Places, *HOSTS_FAILURES, 403))
+    def export(
+        leaderboard: Name,
+        sender: Sender,
+        live: Annotated[bool, Query(description="Also what others can't see, by people's own names.")] = False,
+    ) -> Ascii:
         """A board's standings: each person's best per GPU type, with unrounded scores."""
-        host = hosting(context, sender)
-        return Ascii({"leaderboard": host.held(leaderboard).name, "places": host.places(leaderboard)})
+        host = helping(context, sender, leaderboard, "grade" if live else "see")
+        return Ascii({"leaderboard": host.held(leaderboard).name, "places": host.places(leaderboard, live=live)})
+
+    @router.get("/leaderboards/{leaderboard}/names", responses=answers(NamesTold, *HOSTS_FAILURES, 403))
+    def names(leaderboard: Name, sender: Sender) -> Ascii:
+        """As whom others see the people who have submitted to a board."""
+        host = helping(context, sender, leaderboard, "grade")
+        return Ascii({"leaderboard": host.held(leaderboard).name, "names": host.shown_names(leaderboard)})

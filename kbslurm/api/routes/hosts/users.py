@@ -14,6 +14,8 @@ from kbslurm.api.identity import Sender
 from kbslurm.api.parameters import Whom
 from kbslurm.contract.users import (
     AccountWanted,
+    DeletedDue,
+    DeletionsDue,
     NewClusterAccount,
     NewRole,
     NewTeam,
@@ -22,6 +24,7 @@ from kbslurm.contract.users import (
     TokensRevoked,
     TokensTold,
     TokenWanted,
+    UserDeleted,
     Users,
     UserTold,
 )
@@ -43,6 +46,26 @@ def add_users(router: APIRouter, context: Context, histories: waiting.Histories)
     def user(user_id: Whom, sender: Sender) -> Ascii:
         """One person."""
         return Ascii(hosting(context, sender).user(user_id))
+
+    @router.get("/users/{user_id}/deletion", responses=answers(UserDeleted, *HOSTS_FAILURES, 403))
+    def deletion(user_id: Whom, sender: Sender) -> Ascii:
+        """What deleting a person would erase, and what would stay under a pseudonym."""
+        return Ascii(hosting_in_person(context, sender, "a person can't be deleted").delete_preview(user_id))
+
+    @router.delete("/users/{user_id}", responses=answers(UserDeleted, *HOSTS_FAILURES, 403))
+    def delete(user_id: Whom, sender: Sender) -> Ascii:
+        """Delete a person for good; of staff only by an owner. Their open runs are cancelled."""
+        return Ascii(hosting_in_person(context, sender, "a person can't be deleted").delete_user(user_id))
+
+    @router.get("/deletions", responses=answers(DeletionsDue, 401))
+    def due(sender: Sender) -> Ascii:
+        """Participants whose retention period is over."""
+        return Ascii(hosting(context, sender).deletions_due())
+
+    @router.post("/deletions", responses=answers(DeletedDue, *HOSTS_FAILURES))
+    def delete_due(sender: Sender) -> Ascii:
+        """Delete them all."""
+        return Ascii(hosting_in_person(context, sender, "people can't be deleted").delete_due())
 
     @router.put("/users/{user_id}/role", responses=answers(UserTold, *HOSTS_FAILURES, 403))
     def role(user_id: Whom, wanted: NewRole, sender: Sender) -> Ascii:

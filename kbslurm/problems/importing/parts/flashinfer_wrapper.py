@@ -1,12 +1,13 @@
 """Calls a submission in flashinfer-bench's shape: a function `run` that takes the inputs in the definition's order.
 
-Either it returns the outputs, or it takes them as its last parameters and fills them (destination passing).
+Either it returns the outputs, or it takes them as its last parameters and fills them (destination passing). A solution
+says which, and of what definition it is.
 """
 
 import inspect
 
 import torch
-from definition import INPUTS, OUTPUTS
+from definition import INPUTS, NAME, OUTPUTS
 from flashinfer_inputs import as_outputs, places
 
 
@@ -14,7 +15,12 @@ def entry_point(submission):
     run = getattr(submission, "run", None)
     if not callable(run):
         raise LookupError("defines no function run")
-    fills = _fills(run)
+    meant = getattr(submission, "DEFINITION", NAME)
+    if meant != NAME:
+        raise LookupError(f"is a solution of {meant}, and this is {NAME}")
+    fills = getattr(submission, "DESTINATION_PASSING", None)
+    if not isinstance(fills, bool):
+        fills = _fills(run)
 
     def call(data, out=None):
         with torch.no_grad():

@@ -1,0 +1,226 @@
+"""The page for staff about one board: its times, who has an extension, and the standings that others can't see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Annotated, Literal, cast, get_args
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from kbslurm.api.board_json import remarks
+from kbslurm.api.context import Context
+from kbslurm.api.host_lookup import at_work, check_helps
+from kbslurm.api.hosting.hosting import Hosting
+from kbslurm.api.pages.drawn_boards import standing_row
+from kbslurm.api.pages.rendering import ALONE, HEADERS, STYLE, text_of
+from kbslurm.api.pages.visitors import Visitors, form_of, to_login
+from kbslurm.api.parameters import Name
+from kbslurm.domain import access, contest, similarity, work_logs
+from kbslurm.domain import board as boards
+from kbslurm.domain.grade_files import Format, as_file
+from kbslurm.domain.lateness import Unit
+from kbslurm.errors import Invalid, NotFound
+from kbslurm.store.views import Person
+
+Form = Mapping[str, str]
+Whose = Annotated[str, Query(max_length=100)]
+AsFile = Annotated[Literal["html", "csv"], Query(alias="format")]
+GRADES = "grades"
+SHOWN = 200  # places per GPU type
+
+
+def staff_board_page(router: APIRouter, context: Context, visitors: Visitors) -> None:
+    @router.get("/staff/board/{leaderboard}")
+    def board(leaderboard: Name, request: Request) -> Response:
+        """One board as hosts see it."""
+        person = visitors.who(request)
+        if person is None:
+            return to_login(request)
+        visitors.staff(person)
+        work = at_work(context, person.name, person)
+        held = work.held(leaderboard)
+        tables = {
+            gpu: [
+                standing_row(row)
+                for row in boards.Ranking(context.store.standings.best(held.name, gpu, live=True))[:SHOWN]
+            ]
+            for gpu in held.gpus
+        }
+        return visitors.page(
+            request,
+            "staff_board.html",
+            person,
+            board=held,
+            remarks=remarks(held, work.now),
+            times=work.times(held.name),
+            code=work.code_rule(held.name),
+            at_home=lambda text: _at_home(text, held.zone),
+            tables=tables,
+            shown_names=work.who_is_who(held) if not access.names_people(held.names) else [],
+            measuring=[
+                gpu for gpu in held.gpus if (final := context.store.finals.open(held.name, gpu)) and not final.is_over
+            ],
+        )
+
+    @router.get("/staff/board/{leaderboard}/worklog")
+    def work_log(leaderboard: Name, request: Request, person: Whose = "", form: AsFile = "html") -> Response:
+        """What somebody has submitted to a board, on a page that stands alone, or as CSV. Also for its graders."""
+        reader = visitors.who(request)
+        if reader is None:
+            return to_login(request)
+        if not reader.is_staff:
+            check_helps(context, reader, leaderboard, "grade")
+        if not person.strip():
+            raise Invalid("nobody is named", hint="Name a person, or a team as team:NAME.")
+        found = at_work(context, reader.name, reader).work_log(leaderboard, person.strip())
+        if form == "csv":
+            name = f"{found['leaderboard']}-worklog.csv"
+            named = {**HEADERS, "Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
+            return Response(work_logs.as_csv(found), media_type="text/csv", headers=named)
+        return HTMLResponse(text_of("worklog.html", log=found, style=STYLE), headers=ALONE)
+
+    def graded(request: Request, person: Person, work: Hosting, board: str, form: Form) -> Response:
+        """The grades by the scheme in the form: as a page, or as a platform's file."""
+        scheme, wanted = form.get("scheme", ""), form.get("format", "table")
+        found = work.grades(board, scheme)
+        if wanted in get_args(Format):
+            text = as_file(found["grades"], cast("Format", wanted), _text(form, "column") or board)
+            named = {"Content-Disposition": f'attachment; filename="{board}-{wanted}.csv"'}
+            return Response(text, media_type="text/csv", headers={**HEADERS, **named})
+        return visitors.page(request, "staff_grades.html", person, board=board, found=found, scheme=scheme)
+
+    def compared(request: Request, person: Person, work: Hosting, board: str, form: Form) -> Response:
+        """Pairs of people with similar sources."""
+        others = [name for name in form.get("others", "").replace(",", " ").split() if name][:100]
+        percent = _number(form, "at_least") if _text(form, "at_least") else 100 * similarity.USUAL
+        found = work.similar(board, section=_text(form, "section") or None, others=others, at_least=percent)
+        return visitors.page(request, "staff_similar.html", person, board=board, found=found)
+
+    def pair(request: Request, person: Person, work: Hosting, board: str, form: Form) -> Response:
+        """Two sources side by side."""
+        found = work.similar_pair(_submission(form, "left"), _submission(form, "right"))
+        return visitors.page(request, "staff_pair.html", person, board=board, found=found, lines_of=similarity.lines_of)
+
+    shows = {GRADES: graded, "similar": compared, "similar-pair": pair}
+
+    @router.post("/staff/board/{leaderboard}/{act}")
+    async def act(leaderboard: Name, act: str, request: Request) -> Response:
+        """Do it as the person who is signed in; the audit log records it."""
+        form = await form_of(request)
+
+        def done() -> Response:
+            person = visitors.staff(visitors.sender(request, form))
+            if act not in (*shows, *ACTS):
+                raise NotFound("act", act, known=[*shows, *ACTS])
+            work = at_work(context, person.name, person)
+            held = work.held(leaderboard)
+            if act in shows:
+                return shows[act](request, person, work, held.name, form)
+            ACTS[act](work, held.name, form)
+            return RedirectResponse(f"/staff/board/{held.name}", status_code=303)
+
+        return await run_in_threadpool(done)
+
+
+def _late(work: Hosting, board: str, form: Form) -> None:
+    unit = form.get("per", "day")
+    if unit not in ("hour", "day"):
+        raise Invalid(f"{unit[:40]!r} isn't a unit of the late penalty", hint="Choose hour or day.")
+    work.set_late(
+        board,
+        until=_text(form, "until") or "none",
+        grace=_text(form, "grace") or "0s",
+        percent=_number(form, "percent"),
+        per=cast("Unit", unit),
+        slip_days=int(_number(form, "slip_days")),
+    )
+
+
+def _extend(work: Hosting, board: str, form: Form) -> None:
+    whom = _text(form, "whom")
+    if not whom:
+        raise Invalid("nobody is named", hint="Name a person, or a section as section:NAME.")
+    named = whom if whom.startswith(("section:", "person:")) else f"person:{whom}"
+    work.extend(board, named, _text(form, "until") or None)
+
+
+def _code(work: Hosting, board: str, form: Form) -> None:
+    rule = next((known for known in access.CODE_RULES if known == form.get("rule")), None)
+    if rule is None:
+        raise Invalid("no rule was chosen", hint=f"Choose one of: {', '.join(access.CODE_RULES)}.")
+    work.set_code_rule(board, rule, form.get("licence", ""))
+
+
+def _freeze(work: Hosting, board: str, form: Form) -> None:
+    work.freeze(board, _text(form, "at") or None)
+
+
+def _unfreeze(work: Hosting, board: str, form: Form) -> None:
+    work.unfreeze(board)
+
+
+def _finalise(work: Hosting, board: str, form: Form) -> None:
+    top = int(_number(form, "top"))
+    again, finals = form.get("again") == "yes", form.get("finals") == "yes"
+    work.finalise(board, top=top or None, finals=finals, again=again, note=_text(form, "note"))
+
+
+def _unfinalise(work: Hosting, board: str, form: Form) -> None:
+    work.unfinalise(board, _text(form, "note"))
+
+
+def _shows(work: Hosting, board: str, form: Form) -> None:
+    names, standings = contest.names_shown(_text(form, "names")), contest.standings_shown(_text(form, "standings"))
+    work.edit_board(board, names=names, standings=standings)
+
+
+def _teams(work: Hosting, board: str, form: Form) -> None:
+    together, only = form.get("teams") == "yes", form.get("teams_only") == "yes"
+    work.edit_board(board, teams=together, teams_only=only)
+
+
+def _practice(work: Hosting, board: str, form: Form) -> None:
+    work.edit_board(board, practice=form.get("practice") == "yes")
+
+
+ACTS: Mapping[str, Callable[[Hosting, str, Form], None]] = {
+    "late": _late,
+    "extend": _extend,
+    "code": _code,
+    "freeze": _freeze,
+    "unfreeze": _unfreeze,
+    "shows": _shows,
+    "teams": _teams,
+    "practice": _practice,
+    "finalise": _finalise,
+    "unfinalise": _unfinalise,
+}
+
+
+def _text(form: Form, name: str) -> str:
+    return form.get(name, "").strip()[:100]
+
+
+def _number(form: Form, name: str) -> float:
+    text = _text(form, name) or "0"
+    try:
+        found = float(text)
+    except ValueError:
+        found = float("nan")
+    if not 0 <= found < 1e6:
+        raise Invalid(f"{text!r} isn't a valid number for {name.replace('_', ' ')}")
+    return found
+
+
+def _submission(form: Form, name: str) -> int:
+    text = _text(form, name).removeprefix("#")
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise Invalid(f"{text!r} isn't the number of a submission")
+    return int(text)
+
+
+def _at_home(text: str | None, zone: str) -> str:
+    return "–" if text is None else contest.at_home(datetime.fromisoformat(text), zone)

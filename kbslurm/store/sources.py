@@ -1,0 +1,63 @@
+"""Sources of several boards as a check of similarity takes them: who wrote them, and for which team."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from kbslurm.store.connect import Pool
+from kbslurm.store.rows import Rows
+
+# What somebody submitted twice counts once, as of when they did so first; of the rest their newest.
+_SOURCES = """
+WITH once AS (
+    SELECT DISTINCT ON (s.person_id, s.board_id, s.sha256) s.id AS submission, s.person_id AS person, s.board_id,
+        s.accepted_at
+    FROM submission s WHERE s.board_id = ANY(%(boards)s) AND s.removed_at IS NULL AND s.source <> ''
+    ORDER BY s.person_id, s.board_id, s.sha256, s.id
+), counted AS (
+    SELECT once.*, row_number() OVER (PARTITION BY person, board_id ORDER BY submission DESC) AS place FROM once
+)
+SELECT c.submission, c.person, p.name, b.name AS board, r.section, kb_team_of(p.id, b.id) AS team, b.course,
+    c.accepted_at, c.place > %(each)s AS left_out
+FROM counted c JOIN person p ON p.id = c.person JOIN leaderboard b ON b.id = c.board_id
+LEFT JOIN roster r ON r.course = b.course AND r.person_id = p.id
+ORDER BY c.submission
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """A submission whose source can be compared; `left_out`: there are many newer ones of the same person."""
+
+    submission: int
+    person: int
+    name: str
+    board: str
+    section: str | None
+    team: str | None
+    course: str | None
+    accepted_at: datetime
+    left_out: bool
+
+    @property
+    def side(self) -> str:
+        """Whom they work with: their team, else they alone."""
+        return f"person:{self.person}" if self.team is None else f"team:{self.course or ''}:{self.team}"
+
+
+class Sources(Rows):
+    """Boards' sources."""
+
+    def __init__(self, pool: Pool) -> None:
+        super().__init__(pool)
+
+    def listed(self, boards: Sequence[int], *, each: int) -> list[Listed]:
+        """Everybody's sources on these boards, at most so many of each person and board, the oldest first."""
+        return [Listed(**row) for row in self._all(_SOURCES, {"boards": list(boards), "each": each})]
+
+    def text(self, submission: int) -> tuple[str, str]:
+        """The file name and the text of a submission; empty if it was taken back meanwhile."""
+        found = self._one("SELECT file_name, source FROM submission WHERE id = %(id)s", {"id": submission})
+        return ("", "") if found is None else (found["file_name"], found["source"])
