@@ -79,7 +79,7 @@ def test_a_daemon_killed_over_a_hand_over_loses_nothing_and_repeats_nothing(
         arena.die("launch.before_submit")
     arena.hand.start(place_of_death)
     if place_of_death in CANCELLED:
-        stage.wait_until(lambda: arena.attempts()[-1]["state"] == "running")
+        stage.wait_until(lambda: [row["state"] for row in arena.attempts()[before:]] == ["running"])
         cancel(stage.store.submissions, one, None, stage.clock.now())  # type: ignore[arg-type]
     assert arena.hand.died_at_its_crash_point(), arena.hand.log()[-3000:]
     arena.hand.start()
