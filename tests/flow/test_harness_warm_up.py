@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kbslurm.domain.manifest import manifest_for
+from kbslurm.problems.loading import load
 from kbslurm_eval.shared import wire
 from tests.flow import harness_ground as ground
+from tests.services import GXX, needs
 
 TWICE = """
 import time
@@ -56,11 +60,42 @@ def custom_kernel(data):
 """
 
 
-def _judged(folder: Path, source: str, n: int = 50, pace_s: float = 0.002) -> wire.Report:
+# The same in C++: it says so in the log, and refuses to be called without it.
+COMPILED = """
+#include "kbslurm.h"
+#include <cstdio>
+static int calls = 0, warmed = 0;
+KB_ENTRY int kb_warm_up(const kb_array *in, int inputs, kb_array *out, int outputs) {
+  ++warmed;
+  for (long long i = 0; i < in[0].size; ++i) ((double *)in[0].data)[i] = ((double *)out[0].data)[i] = 7;
+  return FAULT;
+}
+KB_ENTRY int custom_kernel(const kb_array *in, int inputs, kb_array *out, int outputs) {
+  for (long long i = 0; i < in[0].size; ++i) ((double *)out[0].data)[i] = 2 * ((const double *)in[0].data)[i];
+  std::printf("%d %d\\n", ++calls, warmed);
+  std::fflush(stdout);
+  return 0;
+}
+"""
+
+TYPED = """
+// TESTS = [{"size": 9, "seed": 1}]
+// BENCHMARKS = [{"size": 9, "seed": 2}]
+#include <vector>
+using input_t = std::vector<int>;
+using output_t = std::vector<int>;
+input_t generate_input(int size, int seed) { return input_t(static_cast<size_t>(size), seed); }
+output_t reference(input_t data) { return data; }
+bool check_implementation(output_t output, output_t expected) { return output == expected; }
+"""
+NATIVE = {"lang": "cu", "entry": "submission.cu"}
+
+
+def _judged(folder: Path, source: str, n: int = 50, pace_s: float = 0.002, **changed: Any) -> wire.Report:
     files = {"reference.py": TWICE.replace("PACE_S", str(pace_s))}
     told = ground.manifest(
         source, files=files, tests=[], benchmarks=[{"n": n, "seed": 2}], hidden=[], mode="benchmark",
-        budget=wire.Budget(launches=1, calls=5),
+        budget=wire.Budget(launches=1, calls=5), **changed,
     )  # fmt: skip
     return ground.judged(folder, told).told
 
@@ -86,3 +121,43 @@ def test_what_it_raises_is_told(tmp_path: Path) -> None:
     report = _judged(tmp_path, RAISES)
     assert report.verdict == "error"
     assert "kb_warm_up: ValueError: too cold" in report.reason
+
+
+@needs(GXX)
+@pytest.mark.parametrize(("n", "pace_s", "calls"), [(50, 0.002, "7 7"), (50, 0.0, "8 8"), (40_000, 0.002, "7 0")])
+def test_it_is_called_in_compiled_code_too(tmp_path: Path, n: int, pace_s: float, calls: str) -> None:
+    report = _judged(tmp_path, COMPILED.replace("FAULT", "0"), n, pace_s, **NATIVE)
+    assert report.verdict == "passed", report.reason
+    assert report.log.splitlines()[-1] == calls
+
+
+@needs(GXX)
+def test_a_compiled_one_takes_what_its_kernel_takes(tmp_path: Path) -> None:
+    (tmp_path / "reference.cu").write_text(TYPED)
+    problem = load(tmp_path / "reference.cu", name="typed")
+    source = (
+        '#include "reference.cu"\n#include <cstdio>\nstatic int warmed = 0;\n'
+        "void kb_warm_up(const input_t &data) { warmed += data.size() == 9; }\n"
+        'output_t custom_kernel(input_t data) { std::printf("%d\\n", warmed); std::fflush(stdout); return data; }\n'
+    )
+    told = manifest_for(
+        problem, token="t", attempt=1, nonce="n", mode="benchmark", gpu="cpu", secret_seed=ground.SECRET, source=source
+    )
+    report = ground.judged(tmp_path / "run", told).told
+    assert report.verdict == "passed", report.reason
+    assert int(report.log.splitlines()[-1]) > 1
+
+
+@needs(GXX)
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("return 1", "kb_warm_up: it returned an error"),
+        ('throw std::runtime_error("too cold")', "kb_warm_up: exception: too cold"),
+    ],
+)
+def test_what_goes_wrong_in_a_compiled_one_is_told(tmp_path: Path, fault: str, told: str) -> None:
+    source = COMPILED.replace("return FAULT", fault)
+    report = _judged(tmp_path, "#include <stdexcept>\n" + source, **NATIVE)
+    assert report.verdict == "error"
+    assert told in report.reason

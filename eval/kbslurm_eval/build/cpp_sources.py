@@ -238,6 +238,20 @@ template <class F> int guarded(F &&body, char *said, int cap) {
   catch (const std::exception &e) { std::snprintf(said, (size_t)cap, "exception: %s", e.what()); return 2; }
   catch (...) { std::snprintf(said, (size_t)cap, "an exception of another type"); return 2; }
 }
+
+// What a submission may define beside its kernel; of two functions that could be called, this one is the last choice.
+struct Absent {};
+struct Anything { template <class T> Anything(T &&) {} };
+template <class F> int asked(F &&call, char *said, int cap) {
+  using Told = decltype(call());
+  return guarded([&]() -> int {
+    if constexpr (std::is_integral<Told>::value) return call() ? 2 : 0;
+    else { (void)call(); return 0; }
+  }, said, cap);
+}
+template <class F> constexpr bool defined(const F &) {
+  return !std::is_same<decltype(std::declval<F>()()), Absent>::value;
+}
 }  // namespace kb
 
 // A struct of plain numbers without pointers, copied as its bytes; and, inside a struct, the fields that make it up.
@@ -271,20 +285,37 @@ class TestReporter {
 
 
 def call_unit(entry_file: str, adapter: Mapping[str, Any], call: str) -> str:
-    """One translation unit: the submission, and `kb_call` around it."""
+    """One translation unit: the submission, and around it `kb_call` and, where it has one, its `kb_warm_up`."""
     front = f'#include "kbslurm.h"\n{MARSHAL}\n'
     own = f'#include "{entry_file}"\n'
     if not adapter:
-        return front + own + _CALL.format(body=f"return {call}(in, inputs, out, outputs) ? 2 : 0;")
+        given = "in, inputs, out, outputs"
+        return front + own + _CALL.format(body=f"return {call}({given}) ? 2 : 0;") + _warm_unit(given, ready="")
     headers = "".join(f'#include "{name}"\n' for name in adapter["shared"])
     body = (
         f"input_t data = kb::taken<input_t>(in, inputs); output_t found = {call}(data); "
         "kb::Sink to; to.at = out; to.left = outputs; kb::Flat<output_t>::put(found, to); "
         'if (to.left) throw kb::Misfit("there are fewer arrays in the output than expected"); return 0;'
     )
-    return front + headers + own + _CALL.format(body=body)
+    ready = "input_t data = kb::taken<input_t>(in, inputs);"
+    return front + headers + own + _CALL.format(body=body) + _warm_unit("data", ready=ready)
 
 
+def _warm_unit(given: str, *, ready: str) -> str:
+    """`kb_warm` around a `kb_warm_up` that takes what the kernel takes, and whether there is one."""
+    last = ", ".join("kb::Anything" for _ in given.split(","))
+    return _WARM.format(last=last, given=given, ready=ready)
+
+
+_WARM = """
+inline kb::Absent kb_warm_up({last}) {{ return {{}}; }}
+extern "C" int kb_warm(const kb_array *in, int inputs, kb_array *out, int outputs, char *said, int cap) {{
+  return kb::asked([&] {{ {ready} return kb_warm_up({given}); }}, said, cap);
+}}
+extern "C" int kb_warms(const kb_array *in, int inputs, kb_array *out, int outputs) {{
+  return kb::defined([&] {{ {ready} return kb_warm_up({given}); }});
+}}
+"""
 _CALL = """
 extern "C" int kb_call(const kb_array *in, int inputs, kb_array *out, int outputs, char *said, int cap) {{
   return kb::guarded([&]() -> int {{ {body} }}, said, cap);

@@ -39,8 +39,9 @@ class Kernel:
 
     def __init__(self, path: str) -> None:
         self._library = ctypes.CDLL(path)
-        self._call = self._library.kb_call
-        self._call.restype = ctypes.c_int
+        self._call, self._warm = self._library.kb_call, self._library.kb_warm
+        self._call.restype = self._warm.restype = ctypes.c_int
+        self.warms = bool(self._library.kb_warms(None, 0, None, 0))  # it has a `kb_warm_up`
         self._said = ctypes.create_string_buffer(SAID_CAP)
         self._outputs: dict[tuple[int, int, int], CallArrays] = {}
         self.before: Callable[[], None] | None = None  # what happens between the last preparation and the call
@@ -50,12 +51,8 @@ class Kernel:
     ) -> tuple[int, str]:
         """One call: a status of the link, and a text where it isn't OK. `given`: its arrays, where they are known."""
         given = given or flattened(view)
-        place = _address(out)
         side = side_here()
-        key = (id(layout), place, 0 if side is None else side.version)
-        held = self._outputs.get(key)
-        if held is None:
-            held = self._outputs[key] = outputs_of(layout, out)
+        held = self._held(layout, out, side)
         self._said[0] = b"\0"
         if self.before is not None:
             self.before()
@@ -77,6 +74,21 @@ class Kernel:
                 return Status.MEMORY, text
             case _:
                 return Status.RAISED, text or "the submission returned an error"
+
+    def warmed_up(self, layout: layouts.Layout, out: memoryview, given: CallArrays) -> str:
+        """What its `kb_warm_up` says that went wrong, or an empty text."""
+        held = self._held(layout, out, side_here())
+        self._said[0] = b"\0"
+        code = self._warm(given.arrays, given.count, held.arrays, held.count, self._said, SAID_CAP)
+        return "" if code == 0 else self._said.value.decode("utf-8", "replace") or "it returned an error"
+
+    def _held(self, layout: layouts.Layout, out: memoryview, side: device_arrays.Side | None) -> CallArrays:
+        """The places of an answer, as arrays."""
+        key = (id(layout), _address(out), 0 if side is None else side.version)
+        held = self._outputs.get(key)
+        if held is None:
+            held = self._outputs[key] = outputs_of(layout, out)
+        return held
 
 
 def side_here() -> device_arrays.Side | None:

@@ -69,7 +69,7 @@ def serve(folder: str) -> int:
                     told, places = texts[words[ahead_at]], _places(known, line) if words[layout_at] else None
                     fault = ""
                     if _warm_up is not None and words[kind_at] == Kind.CALL and device is None:
-                        fault = _warmed_up(_Ahead(made_ahead, told, line, places))
+                        fault = _warmed_up(_Ahead(made_ahead, told, line, places), places)
                     ahead = _Ahead(made_ahead, told, line, places, fault)  # afresh: it may have changed the others
                 words[awake] = last_ping
                 if ahead is not None and device is None:  # there is nothing left to do but what it is rung for
@@ -170,17 +170,34 @@ class _Ahead:
         self.given = places.given() if _wants_out and places is not None else None
 
 
-def _warmed_up(ahead: _Ahead) -> str:
+def _warmed_up(ahead: _Ahead, places: AnswerPlaces | None) -> str:
     """Everybody may do before the clock runs what a submission that replaces this runner does anyway: bring its code
     and its tables into the caches. What went wrong with it, or nothing."""
     try:
-        if _wants_out:
-            _warm_up(ahead.data, out=ahead.given)
-        else:
-            _warm_up(ahead.data)
+        fault = _warm_up(ahead, places)
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the submission's
-        return f"{WARM_UP}: {one_line(error)}"
-    return ""
+        fault = one_line(error)
+    return f"{WARM_UP}: {fault}" if fault else ""
+
+
+def _warming(call: Any, module: Any) -> Any:
+    """What calls the submission's `kb_warm_up` with a call's arrays and the answer's places; None if it has none."""
+    if type(call) is _kernel_type:
+        if not call.warms:
+            return None
+        return lambda ahead, places: "" if places is None else call.warmed_up(places.layout, places.out, ahead.data)
+    own = getattr(module, WARM_UP, None)
+    if not callable(own):
+        return None
+
+    def warm_up(ahead: _Ahead, places: AnswerPlaces | None) -> str:
+        if _wants_out:
+            own(ahead.data, out=ahead.given)
+        else:
+            own(ahead.data)
+        return ""
+
+    return warm_up
 
 
 def _places(known: dict[int, AnswerPlaces], line: RunnerEnd) -> AnswerPlaces:
@@ -319,13 +336,15 @@ def _loaded(told: dict[str, Any], folder: str) -> tuple[int, str, Any, str]:
         from kbslurm_eval.build import built_files
 
         cache = str(built_files.furnish(told, folder))
-        if told["native"]:
-            return *_loaded_library(built_files.library(folder, told["library"])), cache
     global _wants_out, _warm_up
-    status, text, call = import_submission(told)
-    _wants_out = takes_out(call)
-    module = sys.modules.get(os.path.splitext(str(told["entry"]))[0])
-    _warm_up = found if callable(found := getattr(module, WARM_UP, None)) else None
+    if told.get("place") and told["native"]:
+        status, text, call = _loaded_library(built_files.library(folder, told["library"]))
+        module = None
+    else:
+        status, text, call = import_submission(told)
+        _wants_out = takes_out(call)
+        module = sys.modules.get(os.path.splitext(str(told["entry"]))[0])
+    _warm_up = _warming(call, module)
     return status, text, call, cache
 
 
