@@ -160,17 +160,22 @@ class TestMakefile:
         # The floors in parts, side by side: together they are all of them, each once
         assert re.search(r"^ +argv=\(make \"test\$again\" \"FLOORS=\$\{FLOORS\[\$name\]\}\"", ci, flags=re.MULTILINE)
         assert 'argv+=("ARGS=-o cache_dir=.pytest_cache/$name ${ONLY[$name]:-} $SLOWEST")' in ci
-        assert "ASIDE=(cluster harness contract rest)" in ci
+        assert "ASIDE=(cluster warm harness contract rest)" in ci
         declared = re.search(r"^declare -A FLOORS=\(((?s:.)+?)\)$", ci, flags=re.MULTILINE)
         floors = re.search(r"^FLOORS +:= (.+)$", self.makefile, flags=re.MULTILINE)
         assert declared and floors
         of_harness = '[harness]="unit/${HARNESS[0]} flow/${HARNESS[0]} flow/${HARNESS[1]}"'
         assert of_harness in declared[1]
-        others = declared[1].replace(of_harness, "")
+        of_warm = '[warm]="cluster/inside/$WARM"'
+        assert of_warm in declared[1]
+        others = declared[1].replace(of_harness, "").replace(of_warm, "")
         parts = {name: words.split() for name, words in re.findall(r'\[([a-z]+)\]="?([a-z ]+[a-z])"?', others)}
         assert set(parts) == {"others", "cluster", "contract", "rest"}
-        # of two floors each its part, by the same two patterns, which match files
-        assert """declare -A ONLY=([others]="--ignore-glob='*/${HARNESS[0]}' --ignore-glob='*/${HARNESS[1]}'")""" in ci
+        # of two floors each its part, by the same patterns, which match files
+        assert """declare -A ONLY=([others]="--ignore-glob='*/${HARNESS[0]}' --ignore-glob='*/${HARNESS[1]}'"\n""" in ci
+        assert """    [cluster]="--ignore-glob='*/$WARM'")\n""" in ci
+        (warm,) = re.findall(r'^WARM="(\S+)"$', ci, flags=re.MULTILINE)
+        assert ROOT / "tests/cluster/inside/test_warm_storm.py" in (ROOT / "tests/cluster/inside").glob(warm)
         (patterns,) = re.findall(r'^HARNESS=\("(\S+)" "(\S+)"\)$', ci, flags=re.MULTILINE)
         found = {file for floor in ("unit", "flow") for one in patterns for file in (ROOT / "tests" / floor).glob(one)}
         assert {ROOT / "tests/flow/test_adversarial.py", ROOT / "tests/flow/test_harness_run.py"} <= found
