@@ -212,6 +212,34 @@ class TestMakefile:
         assert not said.stdout
 
 
+class TestCi:
+    steps = (ROOT / ".ci/run").read_text().partition("\nsay() ")[2].partition("\n# ----")[0]
+
+    def test_a_step_is_charged_nothing_of_what_goes_on_beside_it(self, tmp_path: Path) -> None:
+        """What the lines of steps beside it took came into the figure of the step in whose time they ended."""
+        (tmp_path / "beside.py").write_text(
+            "import sys, time\nwith open(sys.argv[1], 'w'):\n    while time.process_time() < 3:\n        pass\n"
+        )
+        script = f"""set -euo pipefail
+logs=$1 table=() running=
+say() {self.steps}
+mkfifo "$logs/ends"
+"$2" "$logs/beside.py" "$logs/ends" &
+step waits 300 bash -c 'cat "$0"; sleep 1' "$logs/ends"
+step computes 300 "$2" -c 'import time
+while time.process_time() < 3: pass'
+step fails 300 false || echo "it ended with $?"
+step hangs 1 sleep 300 || echo "it ended with $?"
+printf '%s\n' "${{table[@]}}"
+"""
+        argv = ["bash", "-c", script, "bash", str(tmp_path), sys.executable]
+        said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        found = dict(re.findall(r"^(waits|computes) +passed +\d+ s +(\d+) s$", said, flags=re.MULTILINE))
+        assert int(found["waits"]) <= 1 and int(found["computes"]) >= 2, said
+        assert "it ended with 1\n" in said and "it ended with 124\n" in said and "after its limit of 1 s" in said
+        assert re.search(r"^fails +FAILED \(1\) ", said, flags=re.MULTILINE), said
+
+
 class TestWheel:
     @pytest.fixture(scope="class")
     @staticmethod
