@@ -8,9 +8,6 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import httpx
-from joserfc import jwt
-from joserfc.errors import JoseError
-from joserfc.jwk import KeySet
 
 from kbslurm.api.context import Context
 from kbslurm.api.derived_secrets import derived
@@ -121,6 +118,11 @@ def account_of(context: Context, asked: Provider, code: str, proof: str, redirec
 
 def _of_token(context: Context, asked: Provider, http: httpx.Client, told: Mapping[str, Any], nonce: str) -> Account:
     """The identity in the signed ID token, if it is for us, from them, for this sign-in, and current."""
+    # With its cryptography a tenth of what the service's start computes, and few services have such a provider.
+    from joserfc import jwt
+    from joserfc.errors import JoseError
+    from joserfc.jwk import KeySet
+
     try:
         keys = KeySet.import_key_set(_asked(asked, http, "GET", asked.keys_url))  # type: ignore[arg-type]
         token = jwt.decode(str(told.get("id_token", "")), keys, algorithms=KEYS)

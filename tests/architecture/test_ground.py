@@ -185,14 +185,48 @@ class TestMakefile:
     def test_ci_types_it_on_other_machines_too(self) -> None:
         ci = (ROOT / ".ci/run").read_text()
         laptops = dict(re.findall(r'^    \[(debian-\S+)\]="(.*)"$', ci, flags=re.MULTILINE))
-        begun = re.findall(r'ASIDE\+=\("slurm-\$MATRIX" (debian-sid)\) LAPTOPS=\((debian-13) (debian-12)\)', ci)
-        assert [set(names) for names in begun] == [set(laptops)]
+        assert 'ASIDE+=("slurm-$MATRIX" debian-sid) LAPTOPS=("${BY_TURNS[' in ci
+        assert {"debian-sid", *re.findall(r"^BY_TURNS=\((.+)\)$", ci, flags=re.MULTILINE)[0].split()} == set(laptops)
         assert laptops["debian-13"] == "--suite trixie"  # an ordinary user without user namespaces
         assert "--suite bookworm --user-namespaces" in laptops["debian-12"]
         assert {"--odd-path", "--read-only-home"} <= set(laptops["debian-12"].split())
         assert "--suite sid" in laptops["debian-sid"]
         assert "make demo && make test ARGS=" in ci
-        assert "SHARE=([debian-13]=0 [debian-12]=8)" in ci  # never the same tests on both
+
+    @needs(GIT)
+    def test_two_debians_take_turns_and_each_runs_every_test_in_the_end(self, tmp_path: Path) -> None:
+        ci = (ROOT / ".ci/run").read_text()
+        chosen = re.search(r"^TURN=(?s:.+?)^LAPTOPS=\(\)$", ci, flags=re.MULTILINE)
+        whose = re.search(r'LAPTOPS=\("(\$\{BY_TURNS\[.+?\]\})"\)', ci)
+        assert chosen and whose
+        git = [
+            "git",
+            "-C",
+            str(tmp_path / "all"),
+            "-c",
+            "user.name=n",
+            "-c",
+            "user.email=e",
+            "-c",
+            "commit.gpgsign=false",
+        ]
+        subprocess.run([*git[:1], "init", "-q", str(tmp_path / "all")], check=True)
+
+        def turn(place: str) -> str:
+            argv = ["bash", "-euo", "pipefail", "-c", f'{chosen[0]}\necho "{whose[1]} $SHARE"']
+            return subprocess.run(argv, cwd=tmp_path / place, capture_output=True, text=True, check=True).stdout.strip()
+
+        taken = set()
+        for _ in range(32):
+            subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "another"], check=True)
+            taken.add(turn("all"))
+        assert taken == {f"{one} {n}/16" for one in ("debian-13", "debian-12") for n in range(16)}
+        # A shallow clone, such as GitHub's, can't count the commits.
+        source = f"file://{tmp_path / 'all'}"
+        subprocess.run(["git", "clone", "-q", "--depth=1", source, str(tmp_path / "last")], check=True)
+        assert turn("last") in taken
+        named = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout
+        assert turn("last").endswith(f" {int(named[:7], 16) // 2 % 16}/16")
 
     @needs(MAKE)
     def test_an_old_python_is_refused_in_one_sentence(self, tmp_path: Path) -> None:
@@ -215,6 +249,34 @@ class TestMakefile:
         assert said.returncode == 2
         assert f"{sys.executable} doesn't have pyslurm" in said.stderr and "PYSLURM_PYTHON=" in said.stderr
         assert not said.stdout
+
+
+class TestCi:
+    steps = (ROOT / ".ci/run").read_text().partition("\nsay() ")[2].partition("\n# ----")[0]
+
+    def test_a_step_is_charged_nothing_of_what_goes_on_beside_it(self, tmp_path: Path) -> None:
+        """What the lines of steps beside it took came into the figure of the step in whose time they ended."""
+        (tmp_path / "beside.py").write_text(
+            "import sys, time\nwith open(sys.argv[1], 'w'):\n    while time.process_time() < 3:\n        pass\n"
+        )
+        script = f"""set -euo pipefail
+logs=$1 table=() running=
+say() {self.steps}
+mkfifo "$logs/ends"
+"$2" "$logs/beside.py" "$logs/ends" &
+step waits 300 bash -c 'cat "$0"; sleep 1' "$logs/ends"
+step computes 300 "$2" -c 'import time
+while time.process_time() < 3: pass'
+step fails 300 false || echo "it ended with $?"
+step hangs 1 sleep 300 || echo "it ended with $?"
+printf '%s\n' "${{table[@]}}"
+"""
+        argv = ["bash", "-c", script, "bash", str(tmp_path), sys.executable]
+        said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        found = dict(re.findall(r"^(waits|computes) +passed +\d+ s +(\d+) s$", said, flags=re.MULTILINE))
+        assert int(found["waits"]) <= 1 and int(found["computes"]) >= 2, said
+        assert "it ended with 1\n" in said and "it ended with 124\n" in said and "after its limit of 1 s" in said
+        assert re.search(r"^fails +FAILED \(1\) ", said, flags=re.MULTILINE), said
 
 
 class TestWheel:

@@ -167,6 +167,12 @@ def test_importing_the_command_line_is_light() -> None:
     assert not heavy
 
 
+def test_the_service_starts_without_what_only_a_sign_in_provider_needs() -> None:
+    code = "import json, sys, kbslurm.api.server; print(json.dumps(sorted(sys.modules)))"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert not {"joserfc", "cryptography"} & set(json.loads(said.stdout))
+
+
 @pytest.mark.parametrize("words", [(), ("board",), ("cancel",), ("user", "token", "list")], ids=" ".join)
 def test_a_command_line_imports_no_command_but_its_own(words: tuple[str, ...]) -> None:
     code = f"""
