@@ -200,13 +200,17 @@ class Standings(Rows):
         change them."""
         return self._scored(_RECORDS, board, gpu, live=live, undisguised=undisguised, fixed=False)
 
-    def own(self, board: Board, gpu: str, person: PersonId) -> tuple[list[Standing], int]:
+    def own(
+        self, board: Board, gpu: str, person: PersonId, ranking: Callable[[str], Ranking] | None = None
+    ) -> tuple[list[Standing], int]:
         """Where this person stands, for each of their teams where teams count together; and how many rank. Named as
-        others see them, so that they know themselves among the others."""
+        others see them, so that they know themselves among the others. `ranking`: the undisguised one, by GPU type,
+        for whoever has it already."""
         if not access.shows_own_place(board.standings):
             return [], 0
         sides = {one.side for one in self.scored_of(board.name, gpu, [person])}
-        rows, found = Ranking(self.best(board.name, gpu, undisguised=True)), []
+        rows = Ranking(self.best(board.name, gpu, undisguised=True)) if ranking is None else ranking(gpu)
+        found = []
         disguise = self._boards.disguise(board)
         for n, one in enumerate(rows.entries):
             if one.side in sides:
@@ -214,11 +218,17 @@ class Standings(Rows):
                 found.append(replace(rows[n], entry=replace(one, person=name)))
         return found, len(rows)
 
-    def own_rows(self, board: Board, person: PersonId, gpus: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    def own_rows(
+        self,
+        board: Board,
+        person: PersonId,
+        gpus: Sequence[str] | None = None,
+        ranking: Callable[[str], Ranking] | None = None,
+    ) -> list[dict[str, Any]]:
         """The same for these or all GPU types, as people are told it."""
         found = []
         for gpu in board.gpus if gpus is None else gpus:
-            mine, many = self.own(board, gpu, person)
+            mine, many = self.own(board, gpu, person, ranking)
             found += [places.own_row(gpu, one, many) for one in mine]
         return found
 
