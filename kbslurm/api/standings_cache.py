@@ -54,13 +54,21 @@ class StandingsCache:
 
     def now(self, board: Board, gpu: str) -> tuple[Ranking, list[Entry]]:
         """Both."""
+        return self._now(board, gpu)[1:]
+
+    def own_rows(self, board: Board, person: PersonId) -> list[dict[str, Any]]:
+        """This person's own places, as they are told them."""
+        return self._context.store.standings.own_rows(board, person, ranking=lambda gpu: self._now(board, gpu)[0])
+
+    def _now(self, board: Board, gpu: str) -> tuple[Ranking, Ranking, list[Entry]]:
+        """The ranking undisguised, and both as others see them."""
         key = (board.id, gpu)
         with self._lock:
             known = self._known.setdefault(key, _Known())
             self._known.move_to_end(key)
         with known.lock:
             self._refresh(known, board, gpu)
-            found = known.shown, known.shown_records
+            found = known.rows, known.shown, known.shown_records
         with self._lock:
             places = sum(len(one.rows) for one in self._known.values())
             while places > self._kept and len(self._known) > 1:

@@ -216,25 +216,48 @@ def similar(
     of these submissions is."""
     weights = weights_of(documents)
     weighed = [_Weighed(one, weights) for one in documents if len(one.marks) >= LEAST]
-    best: dict[tuple[int, int], tuple[float, Document, Document]] = {}
+    best: dict[tuple[int, int], tuple[float, int, int]] = {}
     pairs: Counter[tuple[int, int]] = Counter()
-    for one, other in itertools.combinations(weighed, 2):
-        left, right = one.one, other.one
+    for n, m in _candidates(weighed, weights, at_least):
+        left, right = weighed[n].one, weighed[m].one
         if left.person == right.person or left.side == right.side:
             continue
         if among is not None and left.submission not in among and right.submission not in among:
             continue
-        share = _share(one, other, weights)
+        share = _share(weighed[n], weighed[m], weights)
         if share < at_least:
             continue
-        if left.person > right.person:
-            left, right = right, left
-        key = (left.person, right.person)
+        key = (min(left.person, right.person), max(left.person, right.person))
         pairs[key] += 1
-        if key not in best or share > best[key][0]:
-            best[key] = (share, left, right)
+        best[key] = max(best.get(key, (0.0, 0, 0)), (share, -n, -m))  # of equals the first
     shown = heapq.nlargest(most, best.items(), key=lambda row: (row[1][0], row[0]))
-    return [Similar(left=left, right=right, share=share, pairs=pairs[key]) for key, (share, left, right) in shown]
+    found = []
+    for key, (share, n, m) in shown:
+        left, right = sorted((weighed[-n].one, weighed[-m].one), key=lambda one: one.person)
+        found.append(Similar(left=left, right=right, share=share, pairs=pairs[key]))
+    return found
+
+
+def _candidates(
+    weighed: Sequence[_Weighed], weights: Mapping[int, float], at_least: float
+) -> Iterator[tuple[int, int]]:
+    """All pairs that can be so similar, and few others, once each and by place: what two have in common can't be enough
+    unless it has one of the rarer fingerprints of the lighter one, whose other ones weigh too little together."""
+    having: dict[int, list[int]] = {}
+    for n, one in enumerate(weighed):
+        for mark in one.marks:
+            having.setdefault(mark, []).append(n)
+    for n, one in enumerate(weighed):
+        left, enough = one.weight, at_least * one.weight * (1 - 1e-9)
+        met: set[int] = set()
+        for mark in sorted(one.marks, key=lambda mark: (-weights[mark], mark)):
+            if left < enough:
+                break
+            left -= weights[mark]
+            met.update(having[mark])
+        for m in met:
+            if (one.weight, n) < (weighed[m].weight, m):
+                yield min(n, m), max(n, m)
 
 
 def regions(one: Document, other: Document) -> tuple[Region, ...]:

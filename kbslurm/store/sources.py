@@ -9,7 +9,7 @@ from datetime import datetime
 from kbslurm.store.connect import Pool
 from kbslurm.store.rows import Rows
 
-# What somebody submitted twice counts once, as of when they did so first; of the rest their newest.
+# What somebody submitted twice counts once, as of when they did so first.
 _SOURCES = """
 WITH once AS (
     SELECT DISTINCT ON (s.person_id, s.board_id, s.sha256) s.id AS submission, s.person_id AS person, s.board_id,
@@ -20,7 +20,7 @@ WITH once AS (
     SELECT once.*, row_number() OVER (PARTITION BY person, board_id ORDER BY submission DESC) AS place FROM once
 )
 SELECT c.submission, c.person, p.name, b.name AS board, r.section, kb_team_of(p.id, b.id) AS team, b.course,
-    c.accepted_at, c.place > %(each)s AS left_out
+    c.accepted_at, c.place
 FROM counted c JOIN person p ON p.id = c.person JOIN leaderboard b ON b.id = c.board_id
 LEFT JOIN roster r ON r.course = b.course AND r.person_id = p.id
 ORDER BY c.submission
@@ -29,7 +29,8 @@ ORDER BY c.submission
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """A submission whose source can be compared; `left_out`: there are many newer ones of the same person."""
+    """A submission whose source can be compared. `place`: which one it is of the same person's on that board, counted
+    from the newest."""
 
     submission: int
     person: int
@@ -39,7 +40,7 @@ class Listed:
     team: str | None
     course: str | None
     accepted_at: datetime
-    left_out: bool
+    place: int
 
     @property
     def side(self) -> str:
@@ -53,9 +54,9 @@ class Sources(Rows):
     def __init__(self, pool: Pool) -> None:
         super().__init__(pool)
 
-    def listed(self, boards: Sequence[int], *, each: int) -> list[Listed]:
-        """Everybody's sources on these boards, at most so many of each person and board, the oldest first."""
-        return [Listed(**row) for row in self._all(_SOURCES, {"boards": list(boards), "each": each})]
+    def listed(self, boards: Sequence[int]) -> list[Listed]:
+        """Everybody's sources on these boards, the oldest first."""
+        return [Listed(**row) for row in self._all(_SOURCES, {"boards": list(boards)})]
 
     def text(self, submission: int) -> tuple[str, str]:
         """The file name and the text of a submission; empty if it was taken back meanwhile."""

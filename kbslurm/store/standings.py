@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,18 @@ from kbslurm.store.views import Board, Moved
 SHOWN_NAME = "CASE WHEN b.teams THEN coalesce(s.team, p.name) ELSE p.name END"
 SHOWN_TEAM = "CASE WHEN b.teams THEN s.team END"
 
+# The latest that ranks of each person, or team, per GPU type: only where that is asked, and once for all of them.
+_LATEST = """
+SELECT max(s.id) AS id, r.gpu
+FROM submission s
+JOIN leaderboard b ON b.id = s.board_id
+JOIN {run} ON r.submission_id = s.id AND r.problem_version_id = b.problem_version_id AND r.counts AND r.may_rank
+JOIN verdict v ON v.run_id = r.id AND v.ranked
+WHERE %(last)s::boolean AND s.board_id = %(board)s AND s.removed_at IS NULL{whose}
+    AND (%(until)s::timestamptz IS NULL OR s.accepted_at <= %(until)s) AND {in_time}
+GROUP BY CASE WHEN b.teams THEN coalesce('team ' || s.team, s.person_id::text) ELSE s.person_id::text END, r.gpu
+"""
+
 # Until `until`: hosts decide how far others see. Late submissions never rank.
 _SCORED_BY = """
 SELECT p.id AS person_id, {name} AS person, {team} AS team, s.id AS submission_id, r.id AS run_id,
@@ -33,36 +45,32 @@ JOIN person p ON p.id = s.person_id
 JOIN {run} ON r.submission_id = s.id AND r.problem_version_id = b.problem_version_id AND r.counts AND r.may_rank
 JOIN verdict v ON v.run_id = r.id AND v.ranked
 LEFT JOIN ({final_scores}) fs ON fs.run_id = r.id
+LEFT JOIN ({latest}) latest ON latest.id = s.id AND latest.gpu = r.gpu
 WHERE s.board_id = %(board)s AND s.removed_at IS NULL AND p.banned_at IS NULL
     AND (%(gpu)s::text IS NULL OR r.gpu = %(gpu)s){whose}
     AND (%(until)s::timestamptz IS NULL OR s.accepted_at <= %(until)s) AND {in_time}
-    AND (b.ranking = 'best' OR s.id = (
-        SELECT max(t.id) FROM submission t
-        JOIN run tr ON tr.submission_id = t.id AND tr.problem_version_id = r.problem_version_id AND tr.gpu = r.gpu
-            AND tr.counts AND tr.may_rank
-        JOIN verdict tv ON tv.run_id = tr.id AND tv.ranked
-        WHERE t.board_id = s.board_id AND t.removed_at IS NULL
-            AND (%(until)s::timestamptz IS NULL OR t.accepted_at <= %(until)s) AND {t_in_time}
-            AND (t.person_id = s.person_id AND t.team IS NOT DISTINCT FROM CASE WHEN b.teams THEN s.team ELSE t.team END
-                OR b.teams AND t.team = s.team)
-    ))
+    AND (NOT %(last)s::boolean OR latest.id IS NOT NULL)
 ORDER BY coalesce(fs.score_s, v.score_s), s.accepted_at, s.id, r.id
 """
 
 # Those of finals that were applied by then.
 FINAL_SCORES = """SELECT x.run_id, x.score_s, x.low_s, x.high_s FROM final_score x JOIN final f ON f.id = x.final_id
     WHERE %(until)s::timestamptz IS NULL OR f.decided_at <= %(until)s"""
-_NAMES = {"name": SHOWN_NAME, "team": SHOWN_TEAM, "final_scores": FINAL_SCORES}
-_ALWAYS = {**_NAMES, "in_time": in_time("s"), "t_in_time": in_time("t")}
-_PRACTISED = {**_NAMES, "in_time": practice("s"), "t_in_time": practice("t")}
 
-_SCORED = _SCORED_BY.format(run="run r", whose="", **_ALWAYS)
 
-# Looked up one by one: otherwise the planner reads every run because of the costly part that only `last` needs.
-_SCORED_OF = _SCORED_BY.format(
+def _scored_by(timely: Callable[[str], str], *, run: str = "run r", whose: str = "") -> str:
+    told = {"in_time": timely("s"), "run": run, "whose": whose}
+    names = {"name": SHOWN_NAME, "team": SHOWN_TEAM, "final_scores": FINAL_SCORES}
+    return _SCORED_BY.format(latest=_LATEST.format(**told), **names, **told)
+
+
+_SCORED = _scored_by(in_time)
+
+# Looked up one by one: of few people there are few.
+_SCORED_OF = _scored_by(
+    in_time,
     run="LATERAL (SELECT * FROM run WHERE run.submission_id = s.id OFFSET 0) r",
     whose=" AND s.person_id = ANY(%(people)s)",
-    **_ALWAYS,
 )
 
 # Standings that a host has fixed: who is banned still disappears, and nothing else changes them.
@@ -94,7 +102,7 @@ SELECT person_id, person, team, submission_id, run_id, score_s, low_s, high_s, a
 """
 
 _BEST = _BEST_OF.format(scored=_SCORED)
-_PRACTICE = _BEST_OF.format(scored=_SCORED_BY.format(run="run r", whose="", **_PRACTISED))
+_PRACTICE = _BEST_OF.format(scored=_scored_by(practice))
 
 _RECORDS = f"""
 SELECT person_id, person, team, submission_id, run_id, score_s, low_s, high_s, at, file_name FROM (
@@ -145,6 +153,7 @@ def _asked(board: Board, gpu: str | None, people: Collection[PersonId] = (), *, 
         "people": list(people),
         "until": access.shown_until(board.frozen_at, host=live),
         "finalisation": board.finalisation,
+        "last": board.ranking == "last",
     }
 
 
@@ -191,13 +200,17 @@ class Standings(Rows):
         change them."""
         return self._scored(_RECORDS, board, gpu, live=live, undisguised=undisguised, fixed=False)
 
-    def own(self, board: Board, gpu: str, person: PersonId) -> tuple[list[Standing], int]:
+    def own(
+        self, board: Board, gpu: str, person: PersonId, ranking: Callable[[str], Ranking] | None = None
+    ) -> tuple[list[Standing], int]:
         """Where this person stands, for each of their teams where teams count together; and how many rank. Named as
-        others see them, so that they know themselves among the others."""
+        others see them, so that they know themselves among the others. `ranking`: the undisguised one, by GPU type,
+        for whoever has it already."""
         if not access.shows_own_place(board.standings):
             return [], 0
         sides = {one.side for one in self.scored_of(board.name, gpu, [person])}
-        rows, found = Ranking(self.best(board.name, gpu, undisguised=True)), []
+        rows = Ranking(self.best(board.name, gpu, undisguised=True)) if ranking is None else ranking(gpu)
+        found = []
         disguise = self._boards.disguise(board)
         for n, one in enumerate(rows.entries):
             if one.side in sides:
@@ -205,11 +218,17 @@ class Standings(Rows):
                 found.append(replace(rows[n], entry=replace(one, person=name)))
         return found, len(rows)
 
-    def own_rows(self, board: Board, person: PersonId, gpus: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    def own_rows(
+        self,
+        board: Board,
+        person: PersonId,
+        gpus: Sequence[str] | None = None,
+        ranking: Callable[[str], Ranking] | None = None,
+    ) -> list[dict[str, Any]]:
         """The same for these or all GPU types, as people are told it."""
         found = []
         for gpu in board.gpus if gpus is None else gpus:
-            mine, many = self.own(board, gpu, person)
+            mine, many = self.own(board, gpu, person, ranking)
             found += [places.own_row(gpu, one, many) for one in mine]
         return found
 

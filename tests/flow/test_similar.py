@@ -10,6 +10,7 @@ import httpx
 import psycopg
 import pytest
 
+from kbslurm.api.hosting import comparing
 from kbslurm.api.hosting.comparing import OF_EACH
 from kbslurm.client.http import Client
 from kbslurm.domain.access import BoardRole
@@ -151,6 +152,22 @@ def test_several_files_and_many_sources_of_one_person(api: ServedApi, host: Clie
         ("main.py", False),
         ("k.cu", True),
     ]
+
+
+def test_more_sources_than_fit_are_the_newest_of_each(
+    api: ServedApi, host: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparing, "SOURCES_CAP", 5)
+    submitted(api, "ada", KERNEL)
+    numbers = [submitted(api, "bea", f"{COPY}\nx = {'y + ' * number}z\n") for number in range(6)]
+    found = host.similar("transpose")
+    assert (found["sources"], found["left_out"], found["people"]) == (5, 2, 2)
+    (pair,) = found["pairs"]
+    assert pair["pairs"] == 4 and pair["right"]["submission"] in numbers[2:]
+    for number in range(5):
+        submitted(api, f"one-{number}", f"{COPY}\nx = {number}\n")
+    with pytest.raises(Invalid, match="7 people's sources are too many to compare at once"):
+        host.similar("transpose")
 
 
 def test_only_graders_of_every_board_may_look(api: ServedApi, host: Client) -> None:

@@ -4,8 +4,11 @@ source takes long."""
 from __future__ import annotations
 
 import itertools
+import math
+import random
 import time
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,8 @@ from kbslurm.domain.similarity import Document, document, handed_out, regions, s
 from tests.disguises import WAYS, renamed
 from tests.honest_kernels import HELD_OUT, SOFTMAX, TEMPLATE, TUNING
 
+SIGNS = ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>", "//", "**", "@", "<", ">", "==", "!=")
+TUNING_TEXT = SOFTMAX["cuda_block"]
 TEMPLATES = handed_out([("template.py", TEMPLATE)])
 
 
@@ -47,6 +52,37 @@ def test_disguised_copies_are_found_and_independent_kernels_are_not(half: str) -
     recall, precision = judged(TUNING if half == "tuning" else HELD_OUT)
     print(f"{half}: recall {recall:.3f}, precision {precision:.3f}")
     assert recall >= 0.8 and precision >= 0.9
+
+
+def test_of_a_large_course_few_pairs_are_weighed_and_none_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """40 people with four versions each, who all have some lines in common, and a copy."""
+    rng, corpus = random.Random(7), []
+    usual = "\n".join(f"    a = b[{n}] + c * {n}" for n in range(10))
+    for person in range(40):
+        lines = ["    y = " + "".join(f"a {rng.choice(SIGNS)} " for _ in range(6)) + "b" for _ in range(40)]
+        for version in range(1, 5):
+            text = "\n".join([usual, *lines[: 30 + version]])
+            corpus.append(read(text, 5 * person + version, person=person))
+    corpus += [read(renamed(TUNING_TEXT, 3), 901, person=901), read(TUNING_TEXT, 902, person=902)]
+    weights = weights_of(corpus)
+    enough = {
+        (one.person, other.person)
+        for one, other in itertools.combinations(corpus, 2)
+        if one.person != other.person and share_of(one, other, weights) >= similarity.USUAL
+    }
+    weighed = 0
+    share = similarity._share
+
+    def counted(*told: Any) -> float:
+        nonlocal weighed
+        weighed += 1
+        return share(*told)
+
+    monkeypatch.setattr(similarity, "_share", counted)
+    assert {(row.left.person, row.right.person) for row in similar(corpus)} == enough
+    assert (901, 902) in enough
+    print(f"{weighed:,} of {math.comb(len(corpus), 2):,} pairs weighed, {len(enough)} people's pairs")
+    assert weighed < math.comb(len(corpus), 2) / 3
 
 
 def test_every_disguise_changes_the_text() -> None:

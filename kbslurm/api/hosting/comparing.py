@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kbslurm.store.views import Board, SubmissionView
 
 NOTE = "A similarity is a reason to look, never a verdict: read both sources before you ask anybody."
-OF_EACH = 40  # of a person on a board: the newest
+OF_EACH = 40  # of a person on a board: the newest; of each fewer where these are more than SOURCES_CAP
 SOURCES_CAP = 3000
 PAIRS_CAP = 500
 BOARDS_CAP = 20
@@ -46,13 +46,8 @@ class ComparingActs(HostActs):
         if len(others) > BOARDS_CAP:
             raise Invalid(f"{len(others)} boards are too many to compare with", hint=f"Name at most {BOARDS_CAP}.")
         boards = list({one.id: one for one in (held, *map(self.held, others))}.values())
-        listed = self.store.sources.listed([one.id for one in boards], each=OF_EACH)
-        rows = {row.submission: row for row in listed if not row.left_out}
-        if len(rows) > SOURCES_CAP:
-            raise Invalid(
-                f"{len(rows):,} sources are too many to compare at once",
-                hint=f"Name fewer boards: {SOURCES_CAP:,} can be.",
-            )
+        listed = self.store.sources.listed([one.id for one in boards])
+        rows = _that_fit(listed)
         among = frozenset(row.submission for row in rows.values() if _is_wanted(row, held, section))
         if section is not None and not among:
             raise NotFound("submission of section", section, known=_sections(rows.values(), held))
@@ -112,6 +107,18 @@ class ComparingActs(HostActs):
         return similarity.document(
             files_of(name, text), submission=row.submission, person=row.person, side=row.side, known=known
         )
+
+
+def _that_fit(listed: Sequence[Listed]) -> dict[int, Listed]:
+    """The newest of each person and board: as many of each as can be compared at once."""
+    for each in range(OF_EACH, 0, -1):
+        rows = {row.submission: row for row in listed if row.place <= each}
+        if len(rows) <= SOURCES_CAP:
+            return rows
+    raise Invalid(
+        f"{len(rows):,} people's sources are too many to compare at once",
+        hint=f"Name fewer boards: {SOURCES_CAP:,} can be.",
+    )
 
 
 def _handed_out(boards: Sequence[Board]) -> frozenset[int]:

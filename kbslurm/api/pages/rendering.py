@@ -90,6 +90,7 @@ _templates = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
     extensions=[],
+    auto_reload=False,  # or every page looks whether its files have changed
 )
 _templates.globals["version"] = __version__
 _templates.filters.update(took=took, when=when, closes=closes, measured=measured, late=lateness.span_text)

@@ -139,7 +139,7 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
         """One's own place on a board, and as whom others see one there."""
         person = identity.caller(context, sender)
         board = seen_board(context, leaderboard, person)
-        return Ascii({"leaderboard": board.name, "places": context.store.standings.own_rows(board, person.id)})
+        return Ascii({"leaderboard": board.name, "places": standings.own_rows(board, person.id)})
 
     @router.put("/user/nickname/{leaderboard}", responses=answers(NicknameTold, 400, 401, 404))
     def nickname(leaderboard: Name, wanted: Nickname, sender: Sender) -> Ascii:

@@ -27,6 +27,7 @@ SUMS = "SHA256SUMS"
 DATA, PARQUET = "data", "parquet"
 _LINE = re.compile(r"([0-9a-f]{64})  ([^\n]+)")
 _CHUNK = 1 << 20
+_as_text = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,13 +88,13 @@ def _write_tables(rows: Iterable[tuple[str, Row]], part: Path, *, parquet: bool)
                     break
                 number = int(row["archive"])
                 continue
-            if table not in TABLES or set(row) != set(TABLES[table]):
+            if table not in TABLES or row.keys() != TABLES[table].keys():
                 raise Invalid(
                     f"the service sends a table {table!r} that this version of kbslurm doesn't know",
                     hint="Use the service's version.",
                 )
             counts[table] += 1
-            lines[table].write(json.dumps({name: row[name] for name in TABLES[table]}, separators=(",", ":")) + "\n")
+            lines[table].write(_as_text({name: row[name] for name in TABLES[table]}) + "\n")
             if parquet:
                 also[table].add(row)
     if number is None:

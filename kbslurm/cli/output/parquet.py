@@ -13,6 +13,7 @@ from kbslurm.domain.archive import Kind
 from kbslurm.errors import Invalid
 
 AT_ONCE = 2_000  # rows that are held until they are written together
+_sorted = json.JSONEncoder(sort_keys=True).encode
 
 
 def is_there() -> bool:
@@ -42,21 +43,31 @@ class ParquetFile:
             "ints": pa.list_(pa.int64()),
             "floats": pa.list_(pa.float64()),
         }
-        self._pa, self._columns = pa, columns
+        self._pa = pa
         self._schema = pa.schema([(name, kinds[kind]) for name, kind in columns.items()])
         self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
-        self._held: list[dict[str, Any]] = []
+        self._rows = 0
+        self._held: dict[str, list[Any]] = {name: [] for name in columns}
+        self._json = frozenset(name for name, kind in columns.items() if kind == "json")
 
     def add(self, row: Mapping[str, Any]) -> None:
         """One more row."""
-        self._held.append({name: _cell(row[name], kind) for name, kind in self._columns.items()})
-        if len(self._held) >= AT_ONCE:
+        for name, cells in self._held.items():
+            value = row[name]
+            if name in self._json and value is not None:
+                value = _sorted(value)
+            cells.append(value)
+        self._rows += 1
+        if self._rows >= AT_ONCE:
             self._flush()
 
     def _flush(self) -> None:
-        if self._held:
-            self._writer.write_table(self._pa.Table.from_pylist(self._held, schema=self._schema))
-            self._held.clear()
+        if self._rows:
+            arrays = [self._pa.array(self._held[one.name], type=one.type) for one in self._schema]
+            self._writer.write_table(self._pa.Table.from_arrays(arrays, schema=self._schema))
+            self._rows = 0
+            for cells in self._held.values():
+                cells.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -67,9 +78,3 @@ class ParquetFile:
         if kind is None:
             self._flush()
         self._writer.close()
-
-
-def _cell(value: Any, kind: Kind) -> Any:
-    if value is None:
-        return None
-    return json.dumps(value, sort_keys=True) if kind == "json" else value
