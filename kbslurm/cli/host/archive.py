@@ -53,10 +53,11 @@ def archive(
     as_parquet = parquet_files.is_there() if parquet is None else parquet
     folder = out.expanduser().absolute()
     archive_folder.check_free(folder)
-    with host() as hosts:
+    with host() as hosts, printing.progress(as_json) as tell:
         place = f"{platform.node()}:{folder}"
         with closing(hosts.archive(name, private=private, place=place)) as rows:
-            found = archive_folder.write(rows, folder, private=private, parquet=as_parquet)
+            told = printing.counting(rows, tell, lambda row: f"reading {row[0]}")
+            found = archive_folder.write(told, folder, private=private, parquet=as_parquet, tell=tell)
     board = str(archive_folder.check_archive(folder)["leaderboard"])
     if as_json:
         printing.as_json(archive_folder.as_answer(found, folder, board, private=private))
@@ -82,14 +83,20 @@ def verify(folder: ArchiveFolder, as_json: Json = False) -> int:
     from kbslurm.flow import archived
 
     board = archive_folder.check_archive(folder)
-    files, changed = archive_folder.changed(folder)
-    try:
-        found = archived.verify(lambda table: archive_folder.read(folder, table))
-    except (KbslurmError, ValueError, LookupError, TypeError, AttributeError, AssertionError) as error:
-        if not changed:
-            raise
-        found = archived.Findings()
-        found.differs(f"the tables can't be read any more: {error}")
+    with printing.progress(as_json) as tell:
+        tell({"phase": "checking the files' digests"})
+        files, changed = archive_folder.changed(folder)
+        try:
+            found = archived.verify(
+                lambda table: printing.counting(
+                    archive_folder.read(folder, table), tell, lambda row: f"recomputing from {table}"
+                )
+            )
+        except (KbslurmError, ValueError, LookupError, TypeError, AttributeError, AssertionError) as error:
+            if not changed:
+                raise
+            found = archived.Findings()
+            found.differs(f"the tables can't be read any more: {error}")
     holds = not changed and not found.different
     if as_json:
         printing.as_json(

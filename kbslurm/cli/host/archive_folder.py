@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from kbslurm.cli.host.archive_site import write_site
+from kbslurm.cli.output import printing
 from kbslurm.cli.output.parquet import ParquetFile
 from kbslurm.domain.archive import END, FORMAT, TABLES, Row
 from kbslurm.errors import BackendTrouble, Invalid
@@ -52,13 +53,15 @@ def check_free(out: Path) -> None:
         raise Invalid(f"can't look at {out} ({error.strerror})", hint="Check its permissions.") from None
 
 
-def write(rows: Iterable[tuple[str, Row]], out: Path, *, private: bool, parquet: bool) -> Written:
+def write(rows: Iterable[tuple[str, Row]], out: Path, *, private: bool, parquet: bool, tell: printing.Tell) -> Written:
     """Write the archive beside its place, and move it there once it is complete."""
     part = out.parent / f".{out.name}.{secrets.token_hex(4)}.part"
     try:
         part.mkdir(mode=0o700 if private else 0o777)
         number, counts = _write_tables(rows, part, parquet=parquet)
+        tell({"phase": "writing the pages"})
         write_site(lambda table: read(part, table), part)
+        tell({"phase": "computing the files' digests"})
         files, size = _write_sums(part)
         digest = _sha256(part / SUMS)
         part.rename(out)  # onto nothing, or an empty folder

@@ -7,12 +7,12 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich import markup
 from rich.console import Console
@@ -23,7 +23,9 @@ from kbslurm.domain.amounts import seconds as seconds
 from kbslurm.domain.amounts import span as span
 from kbslurm.errors import EXIT_INTERRUPTED, EXIT_OK, KbslurmError
 
+T = TypeVar("T")
 Tell = Callable[[Mapping[str, Any]], None]
+TOLD_EACH = 100
 # What steers a terminal or changes the order of what it shows, and halves of surrogate pairs.
 _STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -160,6 +162,17 @@ def progress(quiet: bool) -> Iterator[Tell]:
             status.update(escape(f"{beat.get('label', '')}{beat.get('phase', 'working')}{count}"))
 
         yield tell
+
+
+def counting(rows: Iterable[T], tell: Tell, phase: Callable[[T], str]) -> Iterator[T]:
+    """The same rows; the progress line says which phase the last one belonged to, and how many it was of that."""
+    now, count = "", 0
+    for row in rows:
+        which = phase(row)
+        now, count = which, count + 1 if which == now else 1
+        if count % TOLD_EACH == 1:
+            tell({"phase": f"{which}, {count - 1} rows so far" if count > 1 else which})
+        yield row
 
 
 def command() -> str:
