@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from kbslurm.store.archives import Archive
 
 if TYPE_CHECKING:
     from kbslurm.domain.archive import Row
-    from kbslurm.store.views import Board, Person, RunView, SubmissionView
+    from kbslurm.store.views import Board, RunView, SubmissionView
 
 Rows = Generator[tuple[str, "Row"], None, None]
 PLACE_CAP = 500
@@ -104,7 +103,7 @@ class ArchivingActs(HostActs):
         if whom.startswith(TEAM):
             team = contest.within("team", whom.removeprefix(TEAM), contest.NAME_CAP)
         else:
-            person = self._worker(held, whom)
+            person = self.whom_at([held], whom)
         numbers = self.store.archives.work_of(held.id, person=None if person is None else person.id, team=team)
         if team is not None and not numbers:
             raise NotFound("team's submission", team, hint=f"Nobody has submitted to {held.name} for it.")
@@ -128,18 +127,6 @@ class ArchivingActs(HostActs):
             "written_at": self.now.isoformat(),
             "submissions": entries,
         }
-
-    def _worker(self, board: Board, whom: str) -> Person:
-        """The person meant. A helper learns of nobody who neither is on its roster nor has submitted to it."""
-        if self.person is None or access.has_staff_rights(self.person):
-            return self.whom(whom)
-        with suppress(Invalid, NotFound):
-            found = self.whom(whom)
-            if (board.course is not None and self.store.roster.find(board.course, found.id) is not None) or (
-                self.store.archives.work_of(board.id, person=found.id, team=None)
-            ):
-                return found
-        raise NotFound("person", whom, hint=f"Nobody of that name has submitted to {board.name}.")
 
 
 def archive_told(one: Archive) -> dict[str, Any]:

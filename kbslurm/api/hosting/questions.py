@@ -55,7 +55,7 @@ class QuestionActs(MeasuringActs):
         found = self._appealed(number)
         known = self.store.rejudgings.open(found.board)
         if known is None or known.id != found.rejudging_id:
-            wanted = self._wanted([f"submission={found.submission_id}"])
+            wanted = self._wanted(self.held(found.board), [f"submission={found.submission_id}"])
             known = self.store.rejudgings.order(found.board, wanted, None, by=self.by, question=found.id, now=self.now)
         return known.told("preview")
 

@@ -75,7 +75,8 @@ def staff_board_page(router: APIRouter, context: Context, visitors: Visitors) ->
             check_helps(context, reader, leaderboard, "grade")
         if not person.strip():
             raise Invalid("nobody is named", hint="Name a person, or a team as team:NAME.")
-        found = at_work(context, reader.name, reader).work_log(leaderboard, person.strip())
+        work = at_work(context, reader.name, reader, helper=not reader.is_staff)
+        found = work.work_log(leaderboard, person.strip())
         if form == "csv":
             name = f"{found['leaderboard']}-worklog.csv"
             named = {**HEADERS, "Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}

@@ -31,7 +31,10 @@ _STREAM: dict[int | str, dict[str, Any]] = {
     },
 }
 Whose = Annotated[
-    str, Path(max_length=100, description=f"A person's number or name, discord:ID, github:ID, or {TEAM}NAME.")
+    str,
+    Path(
+        max_length=100, description=f"A person's number, name or e-mail address, discord:ID, github:ID, or {TEAM}NAME."
+    ),
 ]
 
 
