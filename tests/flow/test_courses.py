@@ -461,9 +461,8 @@ def test_whoever_helps_is_told_of_nobody_elsewhere(api: ServedApi, by: str) -> N
         answer = http.put(f"{board}/roles/Ada%20Lovelac", json={"role": "observer"})
         assert answer.status_code == 404 and "Did you mean Ada Lovelace?" in answer.text, "their own people are offered"
         for whom in ("Emmy Noether", "emmy@example.edu", "EMMY@example.edu", str(known["Emmy Noether"].id)):
-            assert http.post(f"{board}/extend", json={"person": f"person:{whom}", "until": "2099-01-01"}).json()[
-                "person"
-            ] == ("Emmy Noether")
+            wanted = {"person": f"person:{whom}", "until": "2099-01-01"}
+            assert http.post(f"{board}/extend", json=wanted).json()["person"] == "Emmy Noether"
         assert http.put(f"{board}/roles/emmy@example.edu", json={"role": "grader"}).status_code == 200
         listed = http.get("/admin/submissions", params={"person": "somebody@example.edu"}).json()
         assert listed == {"submissions": []}
