@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Annotated, Literal, cast, get_args
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
@@ -28,6 +29,7 @@ from kbslurm.store.views import Person
 Form = Mapping[str, str]
 Whose = Annotated[str, Query(max_length=100)]
 AsFile = Annotated[Literal["html", "csv"], Query(alias="format")]
+After = Annotated[int, Query(ge=0, le=2**63 - 1)]
 GRADES = "grades"
 SHOWN = 200  # places per GPU type
 
@@ -66,7 +68,9 @@ def staff_board_page(router: APIRouter, context: Context, visitors: Visitors) ->
         )
 
     @router.get("/staff/board/{leaderboard}/worklog")
-    def work_log(leaderboard: Name, request: Request, person: Whose = "", form: AsFile = "html") -> Response:
+    def work_log(
+        leaderboard: Name, request: Request, person: Whose = "", form: AsFile = "html", after: After = 0
+    ) -> Response:
         """What somebody has submitted to a board, on a page that stands alone, or as CSV. Also for its graders."""
         reader = visitors.who(request)
         if reader is None:
@@ -76,12 +80,15 @@ def staff_board_page(router: APIRouter, context: Context, visitors: Visitors) ->
         if not person.strip():
             raise Invalid("nobody is named", hint="Name a person, or a team as team:NAME.")
         work = at_work(context, reader.name, reader, helper=not reader.is_staff)
-        found = work.work_log(leaderboard, person.strip())
+        found = work.work_log(leaderboard, person.strip(), after=after)
         if form == "csv":
             name = f"{found['leaderboard']}-worklog.csv"
             named = {**HEADERS, "Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
             return Response(work_logs.as_csv(found), media_type="text/csv", headers=named)
-        return HTMLResponse(text_of("worklog.html", log=found, style=STYLE), headers=ALONE)
+        part, onward = work_logs.part_in_words(found), ""
+        if found["next_after"]:
+            onward = f"?{urlencode({'person': person.strip(), 'after': found['next_after']})}"
+        return HTMLResponse(text_of("worklog.html", log=found, part=part, onward=onward, style=STYLE), headers=ALONE)
 
     def graded(request: Request, person: Person, work: Hosting, board: str, form: Form) -> Response:
         """The grades by the scheme in the form: as a page, or as a platform's file."""
