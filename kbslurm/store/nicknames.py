@@ -46,20 +46,25 @@ class Nicknames(Rows):
         """Give somebody this nickname on a board; None: none any more. Invalid if it could be taken for somebody
         else's name, QuotaSpent if they change it too often."""
         chosen, at = None if name is None else self._checked(board, person, name), or_now(now)
-        told = {"board": board.id, "person": person.id, "name": chosen, "outline": outline(chosen or "")}
-        told["since"] = at - RENAMED_WINDOW
+        told = {
+            "board": board.id,
+            "person": person.id,
+            "name": chosen,
+            "outline": outline(chosen or ""),
+            "since": at - RENAMED_WINDOW,
+        }
         try:
             with self._pool.transaction() as connection:
                 known = row_of(connection, _NOW, told)
                 if known is not None and known["name"] == chosen:
                     return chosen
-                changed = connection.execute(_CHANGED.encode(), told).fetchall()
-                check_may_rename([row["at"] for row in changed], at)
-                if chosen is None:
+                if chosen is None:  # at any time: hosts take nicknames away
                     connection.execute(
                         b"DELETE FROM nickname WHERE board_id = %(board)s AND person_id = %(person)s", told
                     )
                 else:
+                    changed = connection.execute(_CHANGED.encode(), told).fetchall()
+                    check_may_rename([row["at"] for row in changed], at)
                     connection.execute(_CHOOSE.encode(), told)
                 # Not the name: it would outlive whoever is deleted.
                 note_event(connection, "board.nickname", f"board:{board.id}", {"person": person.id}, at)

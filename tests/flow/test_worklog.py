@@ -120,9 +120,9 @@ def test_a_long_one_is_told_in_parts_and_says_so(api: ServedApi, host: Client, t
         assert f"{work_logs.AT_ONCE + 1} to {many} of {many}" in last.out and "--after" not in last.err
     path = "/staff/board/transpose/worklog"
     with browsing(api, "hana", "staff") as hana:
-        page = hana.get(path, params={"person": "ada"})
-        (onward,) = re.findall(r'href="(\?[^"]+)">Go on<', page.text)
-        assert said in page.text and len(page.content) < 3 * work_logs.DIFFS_CAP
+        begun = hana.get(path, params={"person": "ada"})
+        (onward,) = re.findall(r'href="(\?[^"]+)">Go on<', begun.text)
+        assert said in begun.text and len(begun.content) < 3 * work_logs.DIFFS_CAP
         after = hana.get(path + html.unescape(onward))
         assert f"of {many} submissions" in after.text and ">Go on<" not in after.text
         assert said in hana.get(path, params={"person": "ada", "format": "csv"}).text

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from datetime import datetime
-from typing import Annotated, Literal, cast, get_args
+from pathlib import Path
+from typing import Annotated, BinaryIO, Literal, cast, get_args
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
+from kbslurm.api import archive_folder
 from kbslurm.api.board_json import remarks
 from kbslurm.api.context import Context
 from kbslurm.api.host_lookup import at_work, check_helps
@@ -32,6 +36,7 @@ AsFile = Annotated[Literal["html", "csv"], Query(alias="format")]
 After = Annotated[int, Query(ge=0, le=2**63 - 1)]
 GRADES = "grades"
 SHOWN = 200  # places per GPU type
+CHUNK = 1 << 16
 
 
 def staff_board_page(router: APIRouter, context: Context, visitors: Visitors) -> None:
@@ -112,7 +117,27 @@ def staff_board_page(router: APIRouter, context: Context, visitors: Visitors) ->
         found = work.similar_pair(_submission(form, "left"), _submission(form, "right"))
         return visitors.page(request, "staff_pair.html", person, board=board, found=found, lines_of=similarity.lines_of)
 
-    shows = {GRADES: graded, "similar": compared, "similar-pair": pair}
+    def archived(request: Request, person: Person, work: Hosting, board: str, form: Form) -> Response:
+        """The board's archive as a zip. It is complete before the first byte is sent."""
+        private = form.get("private") == "yes"
+        name = f"{board}-private-archive" if private else f"{board}-archive"
+        rows = work.archive(board, private=private, place=f"downloaded as {name}.zip")
+        with tempfile.TemporaryDirectory(prefix="kbslurm-archive-") as place, closing(rows):
+            folder = Path(place, name)
+            archive_folder.write(rows, folder, private=private)
+            file = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115 - closed once it is sent
+            try:
+                archive_folder.zipped(folder, name, file)
+            except BaseException:
+                file.close()
+                raise
+        size = file.tell()
+        told = {"Content-Disposition": f'attachment; filename="{name}.zip"', "Content-Length": str(size)}
+        return StreamingResponse(
+            _sent(file), media_type="application/zip", headers={**HEADERS, "Cache-Control": "no-store", **told}
+        )
+
+    shows = {GRADES: graded, "similar": compared, "similar-pair": pair, "archive": archived}
 
     @router.post("/staff/board/{leaderboard}/{act}")
     async def act(leaderboard: Name, act: str, request: Request) -> Response:
@@ -131,6 +156,13 @@ def staff_board_page(router: APIRouter, context: Context, visitors: Visitors) ->
             return RedirectResponse(f"/staff/board/{held.name}", status_code=303)
 
         return await run_in_threadpool(done)
+
+
+def _sent(file: BinaryIO) -> Iterator[bytes]:
+    with file:
+        file.seek(0)
+        while chunk := file.read(CHUNK):
+            yield chunk
 
 
 def _late(work: Hosting, board: str, form: Form) -> None:
