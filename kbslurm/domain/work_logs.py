@@ -32,7 +32,7 @@ def told(text: str, so_far: int) -> str:
         return text
     kept = text[: max(0, left)].rpartition("\n")[0]
     more = text.count("\n", len(kept)) if kept else text.count("\n") + 1
-    return f"{kept}\n({more:,} more lines aren't shown)".lstrip("\n")
+    return f"{kept}\n(more lines, which aren't shown: {more:,})".lstrip("\n")
 
 
 def part_in_words(log: Mapping[str, Any]) -> str:

@@ -108,7 +108,7 @@ def test_a_long_one_is_told_in_parts_and_says_so(api: ServedApi, host: Client, t
     assert told["next_after"] == told["submissions"][-1]["submission"]
     first = told["submissions"][0]
     assert len(first["diff"]) < work_logs.DIFF_CAP + 100 and first["lines_added"] == 3000
-    assert first["diff"].splitlines()[-1].endswith("more lines aren't shown)")
+    assert first["diff"].splitlines()[-1].startswith("(more lines, which aren't shown: ")
     for kbslurm in (here, there):
         page = kbslurm("worklog", "transpose", "ada")
         assert said in page.out and f"--after {told['next_after']}" in page.err and Loads(page.out).found == []
