@@ -95,6 +95,8 @@ class Announcer:
             # Only after everything was posted: what Discord refuses now is still news at the next check.
             for gpu, places in rankings.items():
                 self._state.keep(_first(board, gpu), json.dumps([one.submission_id for one in places]))
+                self._state.keep(_scores(board, gpu), json.dumps([one.score_s for one in places]))
+            self._state.keep(_names(board), board.names)
         digest = self._digest(boards, now)
         if digest is not None:
             await self._say(digest, silent=silent)
@@ -135,11 +137,14 @@ class Announcer:
         if board.finalised_at is not None:
             return [_final(board, rankings)]
         found = []
+        # Since people are called something else, the same submissions have other numbers; their scores stay.
+        renamed = self._state.word(_names(board)) not in (None, board.names)
         for gpu, places in rankings.items():
             known = set(json.loads(self._state.word(_first(board, gpu)) or "[]"))
-            fresh = [n for n, one in enumerate(places[:PODIUM]) if one.submission_id not in known]
-            for n in fresh:
-                found.append(_placed(board, gpu, places, n))
+            scores = set(json.loads(self._state.word(_scores(board, gpu)) or "[]")) if renamed else set()
+            for n, one in enumerate(places[:PODIUM]):
+                if one.submission_id not in known and one.score_s not in scores:
+                    found.append(_placed(board, gpu, places, n))
         return found
 
     def _digest(self, boards: list[tuple[BoardInfo, Rankings, Told]], now: datetime) -> Announcement | None:
@@ -164,6 +169,14 @@ class Announcer:
 
 def _first(board: BoardInfo, gpu: str) -> str:
     return f"first:{board.id}:{gpu}"
+
+
+def _scores(board: BoardInfo, gpu: str) -> str:
+    return f"scores:{board.id}:{gpu}"
+
+
+def _names(board: BoardInfo) -> str:
+    return f"names:{board.id}"
 
 
 def _placed(board: BoardInfo, gpu: str, places: list[StandingInfo], n: int) -> Announcement:

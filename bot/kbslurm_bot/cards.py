@@ -243,8 +243,8 @@ def _ended(shown: Shown, row: Row, gpu: str) -> str:
         return f"{gpu} ✗ {VERDICTS.get(name, name)}"
     if found["score_s"] is None:
         return f"{gpu} ✓ passed"
-    if is_frozen(shown.full):
-        return f"{gpu} ✓ passed · the standings are frozen, so the time isn't shown here"
+    if is_kept_back(shown.full):
+        return f"{gpu} ✓ passed · {_why_kept_back(shown.full)}, so the time isn't shown here"
     line = f"{gpu} ✓ **{score(found['score_s'], found['low_s'], found['high_s'])}**"
     if shown.full["submission"]["mode"] == "leaderboard" and not found["ranked"]:
         why = found.get("not_ranked") or found["reason"]
@@ -252,9 +252,19 @@ def _ended(shown: Shown, row: Row, gpu: str) -> str:
     return line + _context_text(found["score_s"], shown.contexts.get(row["gpu"]))
 
 
-def is_frozen(full: Row) -> bool:
+def is_kept_back(full: Row) -> bool:
     """Whether others mustn't read how fast it is. Older servers don't say."""
     return bool(full["submission"].get("frozen"))
+
+
+def _why_kept_back(full: Row) -> str:
+    match full["submission"].get("kept_back"):
+        case "hidden":
+            return "the standings of this board aren't shown to everybody"
+        case "names":
+            return "people are shown under other names on this board"
+        case _:
+            return "the standings are frozen"
 
 
 def _context_text(score_s: float, stands: ScoreContext | None) -> str:

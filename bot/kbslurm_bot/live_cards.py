@@ -165,7 +165,7 @@ class LiveCards:
         crowd = sum(one.is_stirred or one.card.message is None for one in self._open[channel].values())
         if kept.card.message is not None and not done and crowd >= CROWD:
             return  # many are waiting for an edit, and this one would only show progress
-        contexts = await self._service.score_contexts(owner, full) if done and not cards.is_frozen(full) else {}
+        contexts = await self._service.score_contexts(owner, full) if done and not cards.is_kept_back(full) else {}
         shown = cards.Shown(full=full, owner=owner, contexts=contexts)
         if pictures := await self._pictures(owner, full, contexts):
             try:

@@ -23,6 +23,7 @@ MOMENTS = ("opened_at", "submitted_at", "started_at", "ended_at")
 
 def as_json(view: SubmissionView) -> dict[str, Any]:
     """The submission as JSON."""
+    kept_back = access.why_kept_back(view.accepted_at, view.frozen_at, names=view.names, standings=view.standings)
     return {
         "id": view.id,
         "person_id": str(view.person_id),
@@ -37,9 +38,8 @@ def as_json(view: SubmissionView) -> dict[str, Any]:
         "accepted_at": view.accepted_at.isoformat(),
         "late_s": view.late_s,
         "practice": view.practice,
-        "frozen": not access.may_tell_others(
-            view.accepted_at, view.frozen_at, names=view.names, standings=view.standings
-        ),
+        "frozen": kept_back is not None,
+        "kept_back": kept_back,
         "done": view.is_done,
         "runs": [_run(run, view.mode) for run in view.runs],
     }

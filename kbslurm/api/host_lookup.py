@@ -23,9 +23,10 @@ def helping(context: Context, sender: identity.Given, board: str, act: BoardAct)
     """The host who calls, or whoever may do this on that board by a role there, at work. Of a board that they may not
     see, others learn nothing."""
     by, person = identity.acting_helper(context, sender)
-    if person is not None and not identity.is_host(context, sender, person):
+    helps = person is not None and not identity.is_host(context, sender, person)
+    if person is not None and helps:
         check_helps(context, person, board, act)
-    return at_work(context, by, person)
+    return at_work(context, by, person, helper=helps)
 
 
 def helping_anywhere(context: Context, sender: identity.Given, act: BoardAct) -> tuple[Hosting, frozenset[int] | None]:
@@ -36,18 +37,19 @@ def helping_anywhere(context: Context, sender: identity.Given, act: BoardAct) ->
         return at_work(context, by, person), None
     roles = context.store.roster.roles_of(person.id)
     mine = frozenset(board for board, role in roles.items() if access.may_on_board(person, role, act))
-    return at_work(context, by, person), mine
+    return at_work(context, by, person, helper=True), mine
 
 
 def helping_on_course(context: Context, sender: identity.Given, course: str, act: BoardAct) -> Hosting:
     """The same for a course: by a role on all of its boards."""
     by, person = identity.acting_helper(context, sender)
-    if person is not None and not identity.is_host(context, sender, person):
+    helps = person is not None and not identity.is_host(context, sender, person)
+    if person is not None and helps:
         role = context.store.roster.role_in(course.strip().lower(), person.id)
         if role is None:
             raise NoHost("this bearer token doesn't belong to a host")
         access.check_may_on_board(person, role, act, course)
-    return at_work(context, by, person)
+    return at_work(context, by, person, helper=helps)
 
 
 def check_helps(context: Context, person: Person, board: str, act: BoardAct, *, number: int | None = None) -> None:
@@ -77,8 +79,8 @@ def hosting_in_person(context: Context, sender: identity.Given, what: str) -> Ho
     return hosting(context, sender)
 
 
-def at_work(context: Context, by: str, person: Person | None) -> Hosting:
-    """This host at work, now."""
+def at_work(context: Context, by: str, person: Person | None, *, helper: bool = False) -> Hosting:
+    """This host at work, now; or whoever helps where they act, without being one."""
     return Hosting(
         store=context.store,
         config=context.config,
@@ -86,6 +88,7 @@ def at_work(context: Context, by: str, person: Person | None) -> Hosting:
         person=person,
         creator=None if person is None else person.id,
         now=context.clock.now(),
+        helper=helper,
     )
 
 

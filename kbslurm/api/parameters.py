@@ -24,7 +24,10 @@ Entry = Annotated[
 OfVerdict = Annotated[VerdictName | None, Query(description="Only those of which a run has this verdict.")]
 OfMode = Annotated[Mode | None, Query(description="Only this mode.")]
 Since = Annotated[datetime | None, Query(description="Only those accepted since then; without an offset: UTC.")]
-Whom = Annotated[str, Path(max_length=100, description="A person's number, name, or discord:ID, github:ID.")]
+Whom = Annotated[
+    str,
+    Path(max_length=100, description="A person's number, name, e-mail address on a roster, or discord:ID, github:ID."),
+]
 
 
 def in_utc(since: datetime | None) -> datetime | None:

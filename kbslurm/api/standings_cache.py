@@ -86,6 +86,7 @@ class StandingsCache:
             if moved.people is not None:
                 if moved.people:
                     self._reread(known, board, gpu, moved.people)
+                if moved.people or moved.renamed:
                     self._show(known, board)
                 known.upto = moved.upto
                 return

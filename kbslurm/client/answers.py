@@ -37,6 +37,7 @@ class BoardInfo:
     visibility: str
     is_open: bool
     finalised_at: datetime | None = None
+    names: str = "real"
 
 
 @dataclass(frozen=True, kw_only=True)

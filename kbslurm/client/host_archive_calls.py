@@ -26,7 +26,9 @@ class HostArchiveCalls(Connection):
             except (ValueError, LookupError, TypeError):
                 raise self._stranger("invalid JSON") from None
 
-    def work_log(self, board: str, whom: str) -> Mapping[str, Any]:
-        """What a person, or with team:NAME a team, has submitted to a board, oldest first."""
-        found: Mapping[str, Any] = self._get(f"/admin/leaderboards/{part(board)}/worklog/{part(whom)}")
+    def work_log(self, board: str, whom: str, *, after: int = 0) -> Mapping[str, Any]:
+        """What a person, or with team:NAME a team, has submitted to a board, oldest first: the next part after that
+        submission."""
+        path = f"/admin/leaderboards/{part(board)}/worklog/{part(whom)}"
+        found: Mapping[str, Any] = self._get(path, **({"after": after} if after else {}))
         return found

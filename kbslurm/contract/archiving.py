@@ -70,7 +70,8 @@ class WorkLogEntry(Shape):
 
 
 class WorkLog(Shape):
-    """What a person, or a team, has submitted to a board, oldest first."""
+    """What a person, or a team, has submitted to a board, oldest first, in parts: of all `of`
+    there are `earlier` before these, and the next part comes with `after` as `next_after`."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -84,6 +85,9 @@ class WorkLog(Shape):
                 "person_id": 7,
                 "team": None,
                 "written_at": "2026-12-24T09:00:00+00:00",
+                "of": 0,
+                "earlier": 0,
+                "next_after": None,
                 "submissions": [],
             }
         },
@@ -96,4 +100,7 @@ class WorkLog(Shape):
     person_id: Id | None
     team: str | None
     written_at: str
+    of: Id
+    earlier: Id
+    next_after: Id | None
     submissions: list[WorkLogEntry]

@@ -76,7 +76,8 @@ class FullRun(Shape):
 class FullSubmission(Shape):
     """`late_s`: by how much it came after its author's deadline; `practice`: after the
     end, so that it counts nowhere. `frozen`: others can't see how it did, so show it only
-    to its author."""
+    to its author; `kept_back`: why, because standings are hidden or frozen, or because
+    people have other names there."""
 
     id: Id
     person_id: str
@@ -92,6 +93,7 @@ class FullSubmission(Shape):
     late_s: float = 0.0
     practice: bool = False
     frozen: bool = False
+    kept_back: Literal["hidden", "names", "frozen"] | None = None
     done: bool
     runs: list[FullRun]
 

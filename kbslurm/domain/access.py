@@ -50,6 +50,7 @@ StandingsShown = Literal["shown", "own", "hidden"]
 BoardRole = Literal["owner", "assistant", "grader", "observer"]
 BoardAct = Literal["see", "grade", "run", "own"]
 CodeRule = Literal["never", "deadline", "consent"]
+KeptBack = Literal["hidden", "names", "frozen"]
 CODE_RULES: tuple[CodeRule, ...] = get_args(CodeRule)
 BOARD_ROLES: tuple[BoardRole, ...] = get_args(BoardRole)
 MAY_ON_BOARD: Mapping[BoardRole, frozenset[BoardAct]] = {
@@ -213,10 +214,21 @@ def may_tell_others(
     names: NamesShown = "real",
     standings: StandingsShown = "shown",
 ) -> bool:
-    """Whether a submission's score may stand where others read it beside its author, like a card in a channel. Where
-    people have other names, a score beside the real one would tell whose is whose."""
+    """Whether a submission's score may stand where others read it beside its author, like a card in a channel."""
+    return why_kept_back(accepted_at, frozen_at, names=names, standings=standings) is None
+
+
+def why_kept_back(
+    accepted_at: datetime, frozen_at: datetime | None, *, names: NamesShown, standings: StandingsShown
+) -> KeptBack | None:
+    """Why it may not: the standings are `hidden`, or `frozen` since before it; or people have other `names`, and a
+    score beside the real one would tell whose is whose. None: it may."""
+    if not shows_standings(standings):
+        return "hidden"
+    if not names_people(names):
+        return "names"
     until = shown_until(frozen_at)
-    return shows_standings(standings) and names_people(names) and (until is None or accepted_at <= until)
+    return None if until is None or accepted_at <= until else "frozen"
 
 
 def may_count_for(viewer: Viewer | None, person: int, *, names: NamesShown, standings: StandingsShown) -> bool:

@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from unicodedata import combining, normalize
 
 from kbslurm.domain import access
 from kbslurm.domain.access import NamesShown
 from kbslurm.domain.board import Entry
+from kbslurm.errors import QuotaSpent
+
+RENAMED_WINDOW = timedelta(hours=1)
+MOST_RENAMED = 10  # on each board: everybody who looks at its standings reads every change
 
 ANIMALS = (
     "Adder Alpaca Badger Bat Bear Beaver Bison Camel Carp Cat Cobra Condor Crab Crane Cricket Deer Dingo Dolphin Eagle"
@@ -37,6 +42,14 @@ _TWINS = {
         strict=True,
     )
 }
+
+
+def check_may_rename(changed_at: Sequence[datetime], now: datetime) -> None:
+    """Refuse whoever changes their nickname on a board too often; `changed_at`: when they did within the window."""
+    recent = sorted(at for at in changed_at if at > now - RENAMED_WINDOW)
+    if len(recent) >= MOST_RENAMED:
+        resets_at = recent[len(recent) - MOST_RENAMED] + RENAMED_WINDOW
+        raise QuotaSpent("nickname changes per hour", used=len(recent), limit=MOST_RENAMED, resets_at=resets_at)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -95,6 +95,16 @@ class People(Rows):
             self._one(f"SELECT {PERSON} FROM person WHERE lower(name) = lower(%(name)s)", {"name": name.strip()})
         )
 
+    def by_email(self, email: str) -> Person | None:
+        """The person whom a roster has with this e-mail address, in any case."""
+        return maybe_person(
+            self._one(
+                f"SELECT {PERSON} FROM person WHERE id = (SELECT person_id FROM personal_data"
+                " WHERE lower(email) = lower(%(email)s))",
+                {"email": email.strip()},
+            )
+        )
+
     def by_id(self, person: PersonId) -> Person | None:
         return maybe_person(self._one(f"SELECT {PERSON} FROM person WHERE id = %(id)s", {"id": person}))
 

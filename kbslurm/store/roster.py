@@ -150,6 +150,20 @@ class Roster(Rows):
         )
         return PersonId(found[0]["person_id"]) if len(found) == 1 else None
 
+    def takes_part(self, person: PersonId, *, courses: Sequence[str], boards: Sequence[int]) -> bool:
+        """Whether they have anything to do with one of these courses or boards: on a roster, invited, with a role, or
+        by a submission."""
+        found = self._one(
+            "SELECT EXISTS (SELECT 1 FROM roster WHERE person_id = %(person)s AND course = ANY(%(courses)s))"
+            " OR EXISTS (SELECT 1 FROM board_role WHERE person_id = %(person)s AND board_id = ANY(%(boards)s))"
+            " OR EXISTS (SELECT 1 FROM invite i JOIN invite_board b ON b.invite_id = i.id"
+            " WHERE i.person_id = %(person)s AND i.revoked_at IS NULL AND b.board_id = ANY(%(boards)s))"
+            " OR EXISTS (SELECT 1 FROM submission WHERE person_id = %(person)s AND board_id = ANY(%(boards)s))"
+            " AS found",
+            {"person": person, "courses": list(courses), "boards": list(boards)},
+        )
+        return found is not None and bool(found["found"])
+
     def get(self, course: str, person: PersonId) -> Enrolled:
         """As `find`, or NotFound."""
         found = self.find(course, person)

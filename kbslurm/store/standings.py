@@ -116,6 +116,7 @@ SELECT person_id, person, team, submission_id, run_id, score_s, low_s, high_s, a
 # and submissions that appear or disappear. Names the people affected if known; else `whole`.
 _MOVED = """
 SELECT bool_or(e.subject = 'board:' || %(board)s) AS changed,
+    bool_or(e.subject = 'board:' || %(board)s AND e.kind = 'board.nickname') AS renamed,
     bool_or(e.subject = 'board:' || %(board)s AND NOT e.kind = ANY(%(still)s)) AS whole,
     array_agg(DISTINCT CASE
         WHEN e.kind IN ('staff.ban', 'staff.unban') THEN substr(e.subject, length('person:') + 1)::bigint
@@ -131,11 +132,11 @@ FROM event e WHERE e.id > %(after)s AND e.id <= %(settled)s
 
 MOVED_LOOK = 20_000
 
-# Hosts' actions on a board that don't change the ranking.
+# What happens at a board without changing the ranking; a nickname changes only who stands there.
 _STILL = [
-    "board.announced", "board.calibrated", "staff.board_role", "staff.close", "staff.code", "staff.final",
-    "staff.final_forgotten", "staff.late", "staff.invite", "staff.names", "staff.quota", "staff.rate_limit",
-    "staff.rejudge", "staff.rejudge_cancelled", "staff.visibility",
+    "board.announced", "board.calibrated", "board.nickname", "staff.board_role", "staff.close", "staff.code",
+    "staff.final", "staff.final_forgotten", "staff.late", "staff.invite", "staff.names", "staff.quota",
+    "staff.rate_limit", "staff.rejudge", "staff.rejudge_cancelled", "staff.visibility",
 ]  # fmt: skip
 
 
@@ -266,4 +267,9 @@ class Standings(Rows):
         found = self._one(_MOVED, {"board": board, "after": after, "settled": settled, "still": _STILL})
         assert found is not None
         people = frozenset(PersonId(one) for one in found["people"] or () if one is not None)
-        return Moved(upto=settled, changed=bool(found["changed"]), people=None if found["whole"] else people)
+        return Moved(
+            upto=settled,
+            changed=bool(found["changed"]),
+            people=None if found["whole"] else people,
+            renamed=bool(found["renamed"]),
+        )

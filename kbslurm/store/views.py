@@ -108,11 +108,12 @@ class Board:
 @dataclass(frozen=True, kw_only=True)
 class Moved:
     """The people whose ranks on a board may have changed up to this event; None: anyone's. `changed`: the board
-    changed."""
+    changed; `renamed`: somebody has another nickname there."""
 
     upto: EventId
     changed: bool
     people: frozenset[PersonId] | None
+    renamed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

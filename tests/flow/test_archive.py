@@ -14,8 +14,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from kbslurm.api import archive_folder
 from kbslurm.api.host_lookup import at_work
-from kbslurm.cli.host import archive_folder
 from kbslurm.client.http import Client
 from kbslurm.domain.archive import END
 from kbslurm.errors import BackendTrouble, Invalid, KbslurmError, Refused
@@ -322,14 +322,14 @@ def test_nothing_is_overwritten_and_what_is_interrupted_leaves_nothing(
     assert everything_[-1][0] == END
     for stop in (0, 3, len(everything_) - 1):
         with pytest.raises(BackendTrouble, match="before the archive's end"):
-            archive_folder.write(rows(stop), tmp_path / "c", private=True, parquet=False, tell=lambda beat: None)
+            archive_folder.write(rows(stop), tmp_path / "c", private=True)
 
     def broken() -> Iterator[tuple[str, Any]]:
         yield from rows(5)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        archive_folder.write(broken(), tmp_path / "c", private=True, parquet=False, tell=lambda beat: None)
+        archive_folder.write(broken(), tmp_path / "c", private=True)
     assert not (tmp_path / "b").exists() and not (tmp_path / "c").exists() and not list(tmp_path.glob(".*.part"))
     noted = len([line for line in api.store.events.audit_log(limit=100) if line.kind == "staff.archive"])
     with closing(at_work(api.context, "hana", None).archive("transpose", private=True, place="x:/y")) as found:

@@ -16,12 +16,13 @@ import pytest
 
 from kbslurm.client.http import Client
 from kbslurm.domain.access import StandingsShown
+from kbslurm.domain.pseudonyms import MOST_RENAMED
 from kbslurm.domain.run import PersonId, SubmissionId
-from kbslurm.errors import DeadlinePassed, Invalid, NotFound, Refused
+from kbslurm.errors import DeadlinePassed, Invalid, NotFound, QuotaSpent, Refused
 from kbslurm.flow.submit import accept
 from kbslurm_bot import state
 from kbslurm_bot.announcements import Announcer
-from kbslurm_bot.cards import Shown, is_frozen, message
+from kbslurm_bot.cards import Shown, is_kept_back, message
 from kbslurm_bot.service import Service
 from tests.command_line import CommandLine
 from tests.flow.stage import START, HandClock
@@ -329,7 +330,7 @@ def test_a_freeze_holds_at_every_outlet_and_ends_at_every_outlet(api: ServedApi,
     # what the bot puts into a channel is for everybody
     with Client(api.url, token=api.client("zoe").cli_id) as client:
         full = client.full_submission(number)
-    assert is_frozen(full)
+    assert is_kept_back(full)
     card = json.dumps(message(Shown(full=full, owner=1, contexts={})), ensure_ascii=False)
     assert "123" not in card and "the standings are frozen" in card
 
@@ -384,9 +385,10 @@ def test_no_outlet_of_an_anonymous_board_tells_who_is_who(api: ServedApi, host: 
         (mine,) = client.standing("transpose")
         assert (mine["rank"], mine["of"], mine["shown_as"]) == (2, 3, shown[0])
         full = client.full_submission(numbers[0])
-    assert is_frozen(full), "a card beside the author's name mustn't say how fast it is"
+    assert is_kept_back(full), "a card beside the author's name mustn't say how fast it is"
     card = json.dumps(message(Shown(full=full, owner=1, contexts={})), ensure_ascii=False)
     assert "500" not in card and "0.5" not in card
+    assert "people are shown under other names on this board" in card and "frozen" not in card
     with browsing(api, "adelaide") as ada:
         assert f"You are 2 of 3 on H100, as {shown[0]}" in ada.get("/problem/transpose").text
 
@@ -458,7 +460,9 @@ def test_hidden_standings_show_at_no_outlet_until_a_host_shows_them(
         ranks = [(one["rank"], one["of"]) for one in client.standing("transpose")]
         full = client.full_submission(number)
     assert ranks == ([(1, 3)] if standings == "own" else [])
-    assert is_frozen(full), "nor in a channel"
+    assert is_kept_back(full), "nor in a channel"
+    card = json.dumps(message(Shown(full=full, owner=1, contexts={})), ensure_ascii=False)
+    assert "the standings of this board aren't shown to everybody" in card and "frozen" not in card
     with browsing(api, "zoe") as zoe:
         assert "123." in zoe.get(f"/s/{number}").text, "one's own verdicts, always"
         assert ("You are 1 of 3" in zoe.get("/problem/transpose").text) is (standings == "own")
@@ -514,6 +518,44 @@ def test_people_choose_nicknames_that_are_nobody_elses(api: ServedApi, host: Cli
     adas("nickname", "transpose", "Countess")
     api.store.erasing.erase(PersonId(api.store.people.ensure("ada").id), by="host", now=api.now)
     assert names(api)[0].startswith("deleted-"), "a nickname is personal, too"
+
+
+def test_nicknames_change_a_few_times_an_hour_and_readers_reread_no_standings(
+    api: ServedApi, host: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged(api, "ada", 0.5)
+    judged(api, "bea", 0.6)
+    host.edit_board("transpose", names="nicknames")
+
+    def shown() -> list[str]:
+        rows = httpx.get(f"{api.url}/submissions/transpose/H100", timeout=60).json()
+        return [row["user_name"] for row in rows]
+
+    assert shown() == ["ada", "bea"]
+    with browsing(api, "ada") as browser:
+        told = {"csrf": csrf(browser.get("/problem/transpose").text), "nickname": "Flash y"}
+        monkeypatch.setattr(type(api.store.standings), "best", None)  # whoever rereads them all fails
+        _rename(api, shown, lambda: browser.post("/problem/transpose/nickname", data=told).status_code)
+
+
+def _rename(api: ServedApi, shown: Callable[[], list[str]], by_page: Callable[[], int]) -> None:
+    with Client(api.url, token=api.client("ada").cli_id) as ada, Client(api.url, token=api.client("bea").cli_id) as bea:
+        last = api.store.events.last()
+        for n in range(MOST_RENAMED):
+            for _ in range(2):
+                assert ada.set_nickname("transpose", f"Flash {'abcdefghijklmnop'[n]}") is not None
+            clock(api).go(60)
+        assert api.store.events.last() - last == MOST_RENAMED, "the same once more is no change"
+        assert shown() == ["Flash j", "bea"]
+        with pytest.raises(QuotaSpent, match=r"nickname changes per hour: 10 of 10 used.*Try again after 2026-05-01 1"):
+            ada.set_nickname("transpose", "Flash z")
+        assert by_page() == 429
+        assert bea.set_nickname("transpose", "Slow") == "Slow" and shown() == ["Flash j", "Slow"]
+        clock(api).go(3600 - 60 * MOST_RENAMED)
+        assert ada.set_nickname("transpose", "Flash z") == "Flash z"
+        assert ada.set_nickname("transpose", None) is None and shown() == ["ada", "Slow"], "at any time"
+        with pytest.raises(QuotaSpent):
+            ada.set_nickname("transpose", "Flash z")
 
 
 def test_a_freeze_can_be_set_for_later(api: ServedApi, host: Client) -> None:

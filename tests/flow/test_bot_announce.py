@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kbslurm.domain.access import NamesShown
 from kbslurm.domain.run import Ending
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
@@ -131,6 +132,36 @@ def test_each_thing_is_told_once_and_an_absence_is_caught_up_in_silence(database
         clock.go(600)
         assert look() == ["The day, 2026-05-04 UTC"]
         assert look() == []
+
+
+def test_other_names_put_nobody_on_the_podium_anew(database_url: str, tmp_path: Path) -> None:
+    """Nor does what a board calls people make the same submissions news, in either direction."""
+    clock, pinned = HandClock(at=START.replace(hour=5)), Pinned()
+    with (
+        served(database_url, tmp_path / "service", clock=clock, bot=BOT_TOKEN) as api,
+        contextlib.closing(Service(api.url, BOT_TOKEN)) as service,
+    ):
+
+        def look() -> list[str]:
+            with state.opened(tmp_path / "bot.sqlite") as kept:
+                asyncio.run(Announcer(kept, service, pinned, 3000, clock.now).look())
+            return pinned.headlines()
+
+        def edited(names: NamesShown) -> None:
+            api.store.boards.edit("transpose", by="root", names=names, now=clock.now())
+
+        look()
+        ranks(api, "ada", 0.5)
+        ranks(api, "bea", 0.4)
+        assert len(look()) == 2
+        several: tuple[NamesShown, ...] = ("anonymous", "nicknames", "real")
+        for names in several:
+            edited(names)
+            assert look() == [], names
+        edited("anonymous")
+        ranks(api, "cyd", 0.3)
+        (told,) = look()
+        assert "leads transpose on H100" in told and "cyd" not in told, "what is new is told as ever"
 
 
 def test_what_discord_doesnt_take_is_said_at_the_next_look(database_url: str, tmp_path: Path) -> None:

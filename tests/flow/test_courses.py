@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -422,6 +423,65 @@ def test_a_role_on_a_board_may_what_the_one_rule_says_and_nothing_else(
                 assert (answer.status_code == 200) is may, (role, method, path, answer.status_code, answer.text)
                 if not may:
                     assert answer.status_code in (401, 403), answer.text
+
+
+@pytest.mark.parametrize("by", ["board", "course"])
+def test_whoever_helps_is_told_of_nobody_elsewhere(api: ServedApi, by: str) -> None:
+    """Not of people of other courses: neither their names, nor that there are any, by whatever one calls them."""
+    with helping(api, "owner", by) as (http, _, _):
+        known = {one.name: one for one in api.store.people.all()}
+        elsewhere = (
+            "Somebody",
+            "Sombody",
+            "somebody@example.edu",
+            str(known["Somebody"].id),
+            "outsider",
+            "nobody",
+            "9999",
+        )
+        board = "/admin/leaderboards/transpose"
+        calls: list[tuple[str, str, Any]] = [
+            ("PUT", f"{board}/roles/{{}}", {"role": "observer"}),
+            ("POST", f"{board}/extend", {"person": "person:{}", "until": "2099-01-01"}),
+            ("POST", f"{board}/rejudge-preview", {"filter": ["person={}"]}),
+            ("GET", f"{board}/worklog/{{}}", None),
+        ]
+        if by == "course":
+            calls += [("PUT", "/admin/courses/gpu/people/{}", {"section": "C"})]
+            calls += [("DELETE", "/admin/courses/gpu/people/{}", None)]
+        for method, path, body in calls:
+            said = set()
+            for whom in elsewhere:
+                text = None if body is None else json.dumps(body).replace("{}", whom)
+                told = {} if text is None else {"content": text, "headers": {"Content-Type": "application/json"}}
+                answer = http.request(method, path.replace("{}", whom), **told)  # type: ignore[arg-type]
+                assert answer.status_code in (403, 404), (method, path, whom, answer.text)
+                said.add(answer.text.replace(repr(whom), "WHOM").replace(whom, "WHOM"))
+            assert len(said) == 1 and "Did you mean" not in next(iter(said)), (path, said)
+        answer = http.put(f"{board}/roles/Ada%20Lovelac", json={"role": "observer"})
+        assert answer.status_code == 404 and "Did you mean Ada Lovelace?" in answer.text, "their own people are offered"
+        for whom in ("Emmy Noether", "emmy@example.edu", "EMMY@example.edu", str(known["Emmy Noether"].id)):
+            wanted = {"person": f"person:{whom}", "until": "2099-01-01"}
+            assert http.post(f"{board}/extend", json=wanted).json()["person"] == "Emmy Noether"
+        assert http.put(f"{board}/roles/emmy@example.edu", json={"role": "grader"}).status_code == 200
+        listed = http.get("/admin/submissions", params={"person": "somebody@example.edu"}).json()
+        assert listed == {"submissions": []}
+
+
+def test_hosts_name_people_by_their_addresses_too(api: ServedApi, tmp_path: Path) -> None:
+    imported(api)
+    by_host(api, "PATCH", "/admin/leaderboards/transpose", json={"course": "gpu"})
+    kbslurm = CommandLine(cwd=tmp_path, env={"DATABASE_URL": api.store.url})
+    assert kbslurm("board", "role", "transpose", "ada@example.edu", "grader").code == 0
+    assert kbslurm("board", "extend", "transpose", "ADA@example.edu", "2099-01-01").code == 0
+    assert api.store.times.extensions(api.store.boards.get("transpose"))[0].person == "Ada Lovelace"
+    told = kbslurm("user", "delete", "grace@example.edu", "--json")
+    assert told.code == 0 and told.json()["name"] == "Grace Hopper"
+    assert kbslurm("user", "ban", "nobody@example.edu").code == 2
+    api.store.people.add("grace@example.edu", now=api.now)
+    refused = kbslurm("user", "delete", "grace@example.edu", "--yes")
+    assert refused.code == 2 and "a name that somebody else has" in refused.err
+    assert api.store.people.find("Grace Hopper") is not None
 
 
 def test_the_rule_is_one_table(api: ServedApi) -> None:

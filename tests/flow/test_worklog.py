@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
+import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from kbslurm.client.http import Client
+from kbslurm.domain import work_logs
 from kbslurm.errors import KbslurmError, NotFound
 from kbslurm.flow.submit import accept
 from tests.command_line import CommandLine
@@ -90,6 +93,54 @@ def test_it_says_what_changed_and_how_it_went_the_same_every_way(api: ServedApi,
     assert {line.subject for line in lines} == {f"person:{person}"} and {line.data["by"] for line in lines} == {
         "ada", "hana",
     }  # fmt: skip
+
+
+def test_a_long_one_is_told_in_parts_and_says_so(api: ServedApi, host: Client, tmp_path: Path) -> None:
+    ada, many = api.store.people.ensure("ada").id, work_logs.AT_ONCE + 5
+    long = [f"v{n} = '{'x' * 60}'" for n in range(3000)]
+    for n in range(many):
+        text = "\n".join(long if n < 2 else [f"a = {n}"]).replace("'x", f"'{n}")
+        accept(api.store.intake, ada, "transpose", "k.py", text.encode(), "test", ["H100"], api.now)
+    there = CommandLine(cwd=tmp_path, env={"KBSLURM_URL": api.url, "KBSLURM_TOKEN": ADMIN})
+    here = CommandLine(cwd=tmp_path, env={"DATABASE_URL": api.store.url})
+    told, said = host.work_log("transpose", "ada"), f"1 to {work_logs.AT_ONCE} of {many} submissions"
+    assert (len(told["submissions"]), told["of"], told["earlier"]) == (work_logs.AT_ONCE, many, 0)
+    assert told["next_after"] == told["submissions"][-1]["submission"]
+    first = told["submissions"][0]
+    assert len(first["diff"]) < work_logs.DIFF_CAP + 100 and first["lines_added"] == 3000
+    assert first["diff"].splitlines()[-1].startswith("(more lines, which aren't shown: ")
+    for kbslurm in (here, there):
+        page = kbslurm("worklog", "transpose", "ada")
+        assert said in page.out and f"--after {told['next_after']}" in page.err and Loads(page.out).found == []
+        assert said in kbslurm("worklog", "transpose", "ada", "--format", "csv").out.splitlines()[-1]
+        rest = kbslurm("worklog", "transpose", "ada", "--after", str(told["next_after"]), "--json").json()
+        assert (len(rest["submissions"]), rest["earlier"], rest["next_after"]) == (5, work_logs.AT_ONCE, None)
+        assert rest["submissions"][0]["compared_with"] == told["next_after"], "the part before is known to it"
+        last = kbslurm("worklog", "transpose", "ada", "--after", str(told["next_after"]))
+        assert f"{work_logs.AT_ONCE + 1} to {many} of {many}" in last.out and "--after" not in last.err
+    path = "/staff/board/transpose/worklog"
+    with browsing(api, "hana", "staff") as hana:
+        begun = hana.get(path, params={"person": "ada"})
+        (onward,) = re.findall(r'href="(\?[^"]+)">Go on<', begun.text)
+        assert said in begun.text and len(begun.content) < 3 * work_logs.DIFFS_CAP
+        after = hana.get(path + html.unescape(onward))
+        assert f"of {many} submissions" in after.text and ">Go on<" not in after.text
+        assert said in hana.get(path, params={"person": "ada", "format": "csv"}).text
+
+
+def test_all_the_changes_of_a_part_have_a_limit_too(
+    api: ServedApi, host: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work_logs, "DIFFS_CAP", 1500)
+    monkeypatch.setattr(work_logs, "LINES_AT_ONCE", 100)
+    ada = api.store.people.ensure("ada").id
+    for n in range(5):
+        text = "\n".join(f"line{k} = {n}" for k in range(30))
+        accept(api.store.intake, ada, "transpose", "k.py", text.encode(), "test", ["H100"], api.now)
+    found = host.work_log("transpose", "ada")["submissions"]
+    assert sum(len(one["diff"]) for one in found) < 1500 + 5 * 250
+    assert [one["lines_added"] for one in found] == [30, 30, 30, 0, 0]
+    assert "aren't shown" in found[2]["diff"] and "not compared" in found[4]["diff"]
 
 
 def test_a_teams_has_what_everyone_submitted_for_it(api: ServedApi, host: Client) -> None:

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from kbslurm import __version__, wiring
 from kbslurm.api.hosting.host_acts import HostActs, iso
-from kbslurm.domain import access, archive, contest
+from kbslurm.domain import access, archive, contest, work_logs
 from kbslurm.domain.verdict import why_unranked
 from kbslurm.errors import Invalid, KbslurmError, NotFound
 from kbslurm.store.archives import Archive
 
 if TYPE_CHECKING:
     from kbslurm.domain.archive import Row
-    from kbslurm.store.views import Board, Person, RunView, SubmissionView
+    from kbslurm.domain.run import SubmissionId
+    from kbslurm.store.views import Board, RunView, SubmissionView
 
 Rows = Generator[tuple[str, "Row"], None, None]
 PLACE_CAP = 500
 TEAM = "team:"
-MOST_LINES = 4_000  # of a source that is compared: beyond that it would take minutes
+TOO_LONG = f"(not compared: the sources before it have {work_logs.LINES_AT_ONCE:,} lines together)"
 
 
 class ArchivingActs(HostActs):
@@ -96,23 +96,26 @@ class ArchivingActs(HostActs):
             for gpu, kind in site.gpus.items():
                 yield {"place": site.name, "gpu": gpu, "image": site.image_of(kind), "digest": kind.image_digest}
 
-    def work_log(self, board: str, whom: str) -> Mapping[str, Any]:
+    def work_log(self, board: str, whom: str, *, after: int = 0) -> Mapping[str, Any]:
         """What a person, or with team:NAME a team, has submitted to a board, oldest first: when, what changed, how it
-        went."""
+        went. It is told in parts: those with numbers above `after`, at most `work_logs.AT_ONCE`."""
         held = self.held(board)
         person, team = None, None
         if whom.startswith(TEAM):
             team = contest.within("team", whom.removeprefix(TEAM), contest.NAME_CAP)
         else:
-            person = self._worker(held, whom)
+            person = self.whom_at([held], whom)
         numbers = self.store.archives.work_of(held.id, person=None if person is None else person.id, team=team)
         if team is not None and not numbers:
             raise NotFound("team's submission", team, hint=f"Nobody has submitted to {held.name} for it.")
+        earlier, later = [one for one in numbers if one <= after], [one for one in numbers if one > after]
         entries: list[dict[str, Any]] = []
-        before: SubmissionView | None = None
-        for number in numbers:
+        before, lines, characters = self._last_source(earlier), 0, 0
+        for number in later[: work_logs.AT_ONCE]:
             view = self.store.submissions.get(number)
-            entries.append(_entry(view, before))
+            lines += (view.source or "").count("\n")
+            entries.append(_entry(view, before, may_compare=lines <= work_logs.LINES_AT_ONCE, characters=characters))
+            characters += len(entries[-1]["diff"])
             before = view if view.source else before
         said = {"leaderboard": held.name, "submissions": len(entries), **({} if team is None else {"team": team})}
         subject = f"board:{held.id}" if person is None else f"person:{person.id}"
@@ -126,20 +129,19 @@ class ArchivingActs(HostActs):
             "person_id": None if person is None else person.id,
             "team": team,
             "written_at": self.now.isoformat(),
+            "of": len(numbers),
+            "earlier": len(earlier),
+            "next_after": entries[-1]["submission"] if len(entries) < len(later) else None,
             "submissions": entries,
         }
 
-    def _worker(self, board: Board, whom: str) -> Person:
-        """The person meant. A helper learns of nobody who neither is on its roster nor has submitted to it."""
-        if self.person is None or access.has_staff_rights(self.person):
-            return self.whom(whom)
-        with suppress(Invalid, NotFound):
-            found = self.whom(whom)
-            if (board.course is not None and self.store.roster.find(board.course, found.id) is not None) or (
-                self.store.archives.work_of(board.id, person=found.id, team=None)
-            ):
-                return found
-        raise NotFound("person", whom, hint=f"Nobody of that name has submitted to {board.name}.")
+    def _last_source(self, numbers: Sequence[SubmissionId]) -> SubmissionView | None:
+        """The last of these that still has its source; of the very last ones, if many were deleted."""
+        for number in list(reversed(numbers))[: work_logs.AT_ONCE]:
+            view = self.store.submissions.get(number)
+            if view.source:
+                return view
+        return None
 
 
 def archive_told(one: Archive) -> dict[str, Any]:
@@ -152,8 +154,10 @@ def _plain(row: Row) -> dict[str, Any]:
     return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in row.items()}
 
 
-def _entry(view: SubmissionView, before: SubmissionView | None) -> dict[str, Any]:
-    text, added, removed = _changes(before, view)
+def _entry(
+    view: SubmissionView, before: SubmissionView | None, *, may_compare: bool, characters: int
+) -> dict[str, Any]:
+    text, added, removed = _changes(before, view) if may_compare or not view.source else (TOO_LONG, 0, 0)
     return {
         "submission": view.id,
         "person": view.person,
@@ -166,7 +170,7 @@ def _entry(view: SubmissionView, before: SubmissionView | None) -> dict[str, Any
         "compared_with": None if before is None or not view.source else before.id,
         "lines_added": added,
         "lines_removed": removed,
-        "diff": text,
+        "diff": work_logs.told(text, characters),
         "runs": [_run(run, view.mode) for run in view.runs],
     }
 
@@ -201,8 +205,8 @@ def _changes(before: SubmissionView | None, after: SubmissionView) -> tuple[str,
         return "", 0, 0
     old = (before.source or "").splitlines() if before is not None else []
     new = after.source.splitlines()
-    if max(len(old), len(new)) > MOST_LINES:
-        return f"(not compared: more than {MOST_LINES:,} lines)", 0, 0
+    if max(len(old), len(new)) > work_logs.MOST_LINES:
+        return f"(not compared: more than {work_logs.MOST_LINES:,} lines)", 0, 0
     names = (f"#{before.id}/{before.file_name}" if before is not None else "nothing", f"#{after.id}/{after.file_name}")
     lines = list(difflib.unified_diff(old, new, *names, lineterm=""))
     body = lines[2:]

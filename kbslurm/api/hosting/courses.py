@@ -80,9 +80,13 @@ class CourseActs(HostActs):
         """Put somebody on a course's roster, or change their section, team or role there; an empty section or team is
         none."""
         name = roster.course_name(course)
-        person = self._by_roster(name, whom) or self.whom(whom)
-        if self._is_helper() and self.store.roster.find(name, person.id) is None:
-            raise Refused(f"only a host may put {person.name} on the roster of {name}", hint="Ask a host.")
+        try:
+            person = self.whom_in(name, whom)
+        except NotFound as error:
+            if not self.helper:
+                raise
+            # The same whether there is such a person elsewhere or not.
+            raise Refused(f"only a host may put somebody new on the roster of {name}", hint=error.hint) from None
         found = self.store.roster.place(
             name,
             person.id,
@@ -160,28 +164,18 @@ class CourseActs(HostActs):
 
     def set_board_role(self, board: str, whom: str, role: BoardRole | None) -> Mapping[str, Any]:
         """Give somebody a role on a board; None takes it away."""
-        held, person = self.held(board), self.whom(whom)
+        held = self.held(board)
+        person = self.whom_at([held], whom)
         self.store.roster.set_role_on(held.id, person.id, role, by=self.by, now=self.now)
         return {"status": "ok", "leaderboard": held.name, "person": person.name, "role": role}
 
     def _on(self, course: str, whom: str) -> Person:
         """The person on this roster, by what hosts call people, or by their e-mail address or student ID there."""
         name = self.known_course(course)
-        if (found := self._by_roster(name, whom)) is not None:
-            return found
-        person = self.whom(whom)
+        person = self.whom_in(name, whom)
         if self.store.roster.find(name, person.id) is None:
             raise NotFound(f"person on the roster of {name}", person.name)
         return person
-
-    def _by_roster(self, course: str, whom: str) -> Person | None:
-        """Whoever has this e-mail address or student ID there."""
-        found = self.store.roster.by_personal(course, whom.strip())
-        return None if found is None else self.store.people.get(found)
-
-    def _is_helper(self) -> bool:
-        """Whether they are no host, but have a role on the course."""
-        return self.person is not None and not self.person.is_staff
 
     def _why_not_invited(self, one: Enrolled, *, again: bool) -> str | None:
         if one.banned:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class HostActs:
     """`by` is the host's name in the audit log; `person` has their rights: without one it is whoever runs the service,
-    by its own token or in its database. `creator` is noted with the boards that they create."""
+    by its own token or in its database. `creator` is noted with the boards that they create. `helper`: they are no
+    host, but have a role on the board or course that they named, which the API has looked at."""
 
     store: PostgresStore
     config: Config
@@ -30,6 +32,7 @@ class HostActs:
     person: Person | None
     creator: PersonId | None
     now: datetime
+    helper: bool = False
 
     def held(self, name: str) -> Board:
         """The board with that name in any case, or NotFound with the existing ones."""
@@ -77,22 +80,67 @@ class HostActs:
             )
         return found or named
 
-    def whom(self, text: str) -> Person:
-        """The person meant by person:ID, discord:ID, github:ID, one of our numbers, else a name."""
+    def _by_name_or_email(self, text: str) -> Person | None:
+        """Whoever has this name or, on a roster, this e-mail address; Invalid if these are two people."""
+        named, found = self.store.people.find(text), self.store.people.by_email(text) if "@" in text else None
+        if found is not None and named is not None and found.id != named.id:
+            raise Invalid(
+                f"{text} is the e-mail address of {found.name}, and a name that somebody else has",
+                hint=f"Write person:{found.id} for {found.name} or person:{named.id} for the other.",
+            )
+        return found or named
+
+    def _meant(self, text: str, *, emails: bool = True) -> Person | None:
+        """Whoever is meant, among everybody."""
         provider, colon, account = contest.within("person", text, contest.WHOM_CAP).partition(":")
-        people = self.store.people
-        found: Person | None
         if colon and provider in ("discord", "github"):
-            found = people.by_account(provider, account)
-        elif colon and provider == "person":
-            found = people.by_name_or_id(account)
-        else:
-            found = self._by_number(text) if text.isdecimal() else people.find(text)
+            return self.store.people.by_account(provider, account)
+        if colon and provider == "person":
+            text = account
+            if text.isdecimal():
+                return self.store.people.by_name_or_id(text)
+        if text.isdecimal():
+            return self._by_number(text)
+        return self._by_name_or_email(text) if emails else self.store.people.find(text)
+
+    def whom(self, text: str, *, emails: bool = True) -> Person:
+        """The person meant by person:ID, discord:ID, github:ID, one of our numbers, else a name or an e-mail address
+        on a roster. For hosts, who may see everybody."""
+        found = self._meant(text, emails=emails)
         if found is None:
-            name = account if provider == "person" else text
-            told = contest.did_you_mean(name, [known.name for known in people.all()])
+            name = text.removeprefix("person:")
+            told = contest.did_you_mean(name, [known.name for known in self.store.people.all()])
             raise NotFound("person", name, hint=f"{told} kbslurm user list shows everyone.".strip())
         return found
+
+    def whom_at(self, boards: Collection[Board], text: str) -> Person:
+        """The same, for hosts and for whoever helps on these boards. Helpers learn of nobody who has nothing to do with
+        them, not even that there is such a person, and e-mail addresses are those of the boards' courses."""
+        if not self.helper:
+            return self.whom(text)
+        courses = sorted({board.course for board in boards if board.course is not None})
+        where = " or ".join(sorted(board.name for board in boards))
+        return self._known_to_helpers(text, courses, [board.id for board in boards], where)
+
+    def whom_in(self, course: str, text: str) -> Person:
+        """The same for a course, where student IDs are taken too."""
+        found = self.store.roster.by_personal(course, text.strip())
+        if found is not None:
+            return self.store.people.get(found)
+        return self._known_to_helpers(text, [course], [], f"course {course}") if self.helper else self.whom(text)
+
+    def _known_to_helpers(self, text: str, courses: Sequence[str], boards: Sequence[int], where: str) -> Person:
+        name = contest.within("person", text, contest.WHOM_CAP).removeprefix("person:").strip()
+        known = [one for course in courses for one in self.store.roster.of_course(course, everyone=True)]
+        for one in known:
+            if one.email is not None and one.email.lower() == name.lower():
+                return self.store.people.get(one.person_id)
+        with suppress(Invalid):
+            meant = self._meant(text, emails=False)
+            if meant is not None and self.store.roster.takes_part(meant.id, courses=courses, boards=boards):
+                return meant
+        told = contest.did_you_mean(name, [one.name for one in known])
+        raise NotFound("person", name, hint=f"{told} Nobody of that name takes part in {where}.".strip())
 
 
 def iso(at: datetime | None) -> str | None:

@@ -27,14 +27,15 @@ class MeasuringActs(HostActs):
 
     def rejudge_preview(self, board: str, chosen: Sequence[str] = (), version: int | None = None) -> Mapping[str, Any]:
         """The state of the board's open rejudge; if there is none, order one."""
-        held, wanted = self.held(board), self._wanted(chosen)
+        held = self.held(board)
+        wanted = self._wanted(held, chosen)
         found = self.store.rejudgings.preview(held.name, wanted, version, by=self.by, now=self.now)
         return found.told("preview")
 
     def rejudge_estimate(self, board: str, chosen: Sequence[str] = (), version: int | None = None) -> Mapping[str, Any]:
         """What a rejudge of these runs would cost and how long it would take, by what they took before."""
         held = self.held(board)
-        number, rows = self.store.rejudgings.estimate(held.name, self._wanted(chosen), version)
+        number, rows = self.store.rejudgings.estimate(held.name, self._wanted(held, chosen), version)
         allowed, offers = warm.allowed(self.config), wiring.offers(self.config)
         told_rows = []
         for row in rows:
@@ -65,7 +66,7 @@ class MeasuringActs(HostActs):
             "rows": told_rows,
         }
 
-    def _wanted(self, chosen: Sequence[str]) -> Wanted:
+    def _wanted(self, board: Board, chosen: Sequence[str]) -> Wanted:
         """The selection as the store takes it, with the person's number."""
         filtered = rejudge.parsed(chosen)
         return Wanted(
@@ -73,7 +74,7 @@ class MeasuringActs(HostActs):
             gpu=filtered.gpu,
             verdict=filtered.verdict,
             mode=filtered.mode,
-            person=self.whom(filtered.person).id if filtered.person else None,
+            person=self.whom_at([board], filtered.person).id if filtered.person else None,
         )
 
     def rejudge_apply(self, board: str) -> Mapping[str, Any]:

@@ -55,9 +55,15 @@ class QuestionActs(MeasuringActs):
         found = self._appealed(number)
         known = self.store.rejudgings.open(found.board)
         if known is None or known.id != found.rejudging_id:
-            wanted = self._wanted([f"submission={found.submission_id}"])
+            wanted = self._wanted(self.held(found.board), [f"submission={found.submission_id}"])
             known = self.store.rejudgings.order(found.board, wanted, None, by=self.by, question=found.id, now=self.now)
         return known.told("preview")
+
+    def question_rejudge_stands(self, number: int) -> Mapping[str, Any] | None:
+        """How the open rejudge that was ordered for this appeal stands; None without one."""
+        found = self.store.questions.get(number)
+        known = self.store.rejudgings.open(found.board) if found.rejudge == "open" else None
+        return None if known is None or known.id != found.rejudging_id else known.told("preview")
 
     def question_rejudge_apply(self, number: int) -> Mapping[str, Any]:
         """Make the new verdicts of an appeal's submission count; the question notes what they changed."""

@@ -66,7 +66,7 @@ class SubmissionActs(HostActs):
         gives."""
         known = seen or self._seen()
         found = self.store.submissions.newest(
-            person=None if person is None else self.whom(person).id,
+            person=None if person is None else self.whom(person, emails=not self.helper).id,
             board=None if board is None else self.held(board).name,
             verdict=verdict,
             mode=mode,

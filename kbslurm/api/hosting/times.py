@@ -76,7 +76,7 @@ class TimeActs(HostActs):
             self.store.times.extend_section(held.name, name, at, by=self.by, now=self.now)
             named: dict[str, Any] = {"person": None, "section": name}
         else:
-            person = self.whom(whom)
+            person = self.whom_at([held], whom)
             self.store.limits.extend(held.name, person, at, by=self.by, now=self.now)
             named = {"person": person.name, "section": None}
         return {"status": "ok", "leaderboard": held.name, **named, "until": iso(at), "zone": held.zone}

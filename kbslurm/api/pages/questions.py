@@ -84,13 +84,16 @@ def question_pages(router: APIRouter, context: Context, visitors: Visitors) -> N
         if person is None:
             return to_login(request)
         visitors.staff(person)
-        found = at_work(context, person.name, person).questions(limit=SHOWN, offset=start)
+        work = at_work(context, person.name, person)
+        found = work.questions(limit=SHOWN, offset=start)
+        ordered = [one["id"] for one in found["questions"] if one["rejudge"] and one["rejudge"]["state"] == "open"]
         return visitors.page(
             request,
             "staff_questions.html",
             person,
             rows=found["questions"],
             open=found["open"],
+            stands={number: work.question_rejudge_stands(number) for number in ordered},
             start=start,
             step=SHOWN,
             text_cap=TEXT_CAP,

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from datetime import datetime
-from typing import Annotated, Literal, cast, get_args
+from pathlib import Path
+from typing import Annotated, BinaryIO, Literal, cast, get_args
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
+from kbslurm.api import archive_folder
 from kbslurm.api.board_json import remarks
 from kbslurm.api.context import Context
 from kbslurm.api.host_lookup import at_work, check_helps
@@ -28,8 +33,10 @@ from kbslurm.store.views import Person
 Form = Mapping[str, str]
 Whose = Annotated[str, Query(max_length=100)]
 AsFile = Annotated[Literal["html", "csv"], Query(alias="format")]
+After = Annotated[int, Query(ge=0, le=2**63 - 1)]
 GRADES = "grades"
 SHOWN = 200  # places per GPU type
+CHUNK = 1 << 16
 
 
 def staff_board_page(router: APIRouter, context: Context, visitors: Visitors) -> None:
@@ -66,7 +73,9 @@ def staff_board_page(router: APIRouter, context: Context, visitors: Visitors) ->
         )
 
     @router.get("/staff/board/{leaderboard}/worklog")
-    def work_log(leaderboard: Name, request: Request, person: Whose = "", form: AsFile = "html") -> Response:
+    def work_log(
+        leaderboard: Name, request: Request, person: Whose = "", form: AsFile = "html", after: After = 0
+    ) -> Response:
         """What somebody has submitted to a board, on a page that stands alone, or as CSV. Also for its graders."""
         reader = visitors.who(request)
         if reader is None:
@@ -75,12 +84,16 @@ def staff_board_page(router: APIRouter, context: Context, visitors: Visitors) ->
             check_helps(context, reader, leaderboard, "grade")
         if not person.strip():
             raise Invalid("nobody is named", hint="Name a person, or a team as team:NAME.")
-        found = at_work(context, reader.name, reader).work_log(leaderboard, person.strip())
+        work = at_work(context, reader.name, reader, helper=not reader.is_staff)
+        found = work.work_log(leaderboard, person.strip(), after=after)
         if form == "csv":
             name = f"{found['leaderboard']}-worklog.csv"
             named = {**HEADERS, "Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
             return Response(work_logs.as_csv(found), media_type="text/csv", headers=named)
-        return HTMLResponse(text_of("worklog.html", log=found, style=STYLE), headers=ALONE)
+        part, onward = work_logs.part_in_words(found), ""
+        if found["next_after"]:
+            onward = f"?{urlencode({'person': person.strip(), 'after': found['next_after']})}"
+        return HTMLResponse(text_of("worklog.html", log=found, part=part, onward=onward, style=STYLE), headers=ALONE)
 
     def graded(request: Request, person: Person, work: Hosting, board: str, form: Form) -> Response:
         """The grades by the scheme in the form: as a page, or as a platform's file."""
@@ -104,7 +117,27 @@ def staff_board_page(router: APIRouter, context: Context, visitors: Visitors) ->
         found = work.similar_pair(_submission(form, "left"), _submission(form, "right"))
         return visitors.page(request, "staff_pair.html", person, board=board, found=found, lines_of=similarity.lines_of)
 
-    shows = {GRADES: graded, "similar": compared, "similar-pair": pair}
+    def archived(request: Request, person: Person, work: Hosting, board: str, form: Form) -> Response:
+        """The board's archive as a zip. It is complete before the first byte is sent."""
+        private = form.get("private") == "yes"
+        name = f"{board}-private-archive" if private else f"{board}-archive"
+        rows = work.archive(board, private=private, place=f"downloaded as {name}.zip")
+        with tempfile.TemporaryDirectory(prefix="kbslurm-archive-") as place, closing(rows):
+            folder = Path(place, name)
+            archive_folder.write(rows, folder, private=private)
+            file = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115 - closed once it is sent
+            try:
+                archive_folder.zipped(folder, name, file)
+            except BaseException:
+                file.close()
+                raise
+        size = file.tell()
+        told = {"Content-Disposition": f'attachment; filename="{name}.zip"', "Content-Length": str(size)}
+        return StreamingResponse(
+            _sent(file), media_type="application/zip", headers={**HEADERS, "Cache-Control": "no-store", **told}
+        )
+
+    shows = {GRADES: graded, "similar": compared, "similar-pair": pair, "archive": archived}
 
     @router.post("/staff/board/{leaderboard}/{act}")
     async def act(leaderboard: Name, act: str, request: Request) -> Response:
@@ -123,6 +156,13 @@ def staff_board_page(router: APIRouter, context: Context, visitors: Visitors) ->
             return RedirectResponse(f"/staff/board/{held.name}", status_code=303)
 
         return await run_in_threadpool(done)
+
+
+def _sent(file: BinaryIO) -> Iterator[bytes]:
+    with file:
+        file.seek(0)
+        while chunk := file.read(CHUNK):
+            yield chunk
 
 
 def _late(work: Hosting, board: str, form: Form) -> None:

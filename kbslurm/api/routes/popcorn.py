@@ -141,7 +141,7 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
         board = seen_board(context, leaderboard, person)
         return Ascii({"leaderboard": board.name, "places": standings.own_rows(board, person.id)})
 
-    @router.put("/user/nickname/{leaderboard}", responses=answers(NicknameTold, 400, 401, 404))
+    @router.put("/user/nickname/{leaderboard}", responses=answers(NicknameTold, 400, 401, 404, 429))
     def nickname(leaderboard: Name, wanted: Nickname, sender: Sender) -> Ascii:
         """Choose as whom others see one on a board, or with null no nickname."""
         person = identity.caller(context, sender)

@@ -46,7 +46,7 @@ def archive(
     Without --private people are pseudonyms, and there is neither code nor anything of hidden cases, nor of what a
     freeze hides.
     """
-    from kbslurm.cli.host import archive_folder
+    from kbslurm.api import archive_folder
 
     if parquet:
         parquet_files.check()
@@ -56,8 +56,13 @@ def archive(
     with host() as hosts, printing.progress(as_json) as tell:
         place = f"{platform.node()}:{folder}"
         with closing(hosts.archive(name, private=private, place=place)) as rows:
-            told = printing.counting(rows, tell, lambda row: f"reading {row[0]}")
-            found = archive_folder.write(told, folder, private=private, parquet=as_parquet, tell=tell)
+            found = archive_folder.write(
+                printing.counting(rows, tell, lambda row: f"reading {row[0]}"),
+                folder,
+                private=private,
+                parquet=parquet_files.ParquetFile if as_parquet else None,
+                tell=lambda phase: tell({"phase": phase}),
+            )
     board = str(archive_folder.check_archive(folder)["leaderboard"])
     if as_json:
         printing.as_json(archive_folder.as_answer(found, folder, board, private=private))
@@ -79,7 +84,7 @@ def verify(folder: ArchiveFolder, as_json: Json = False) -> int:
 
     Scores and standings are computed by the code that the service uses. The exit code is 1 if anything differs.
     """
-    from kbslurm.cli.host import archive_folder
+    from kbslurm.api import archive_folder
     from kbslurm.flow import archived
 
     board = archive_folder.check_archive(folder)

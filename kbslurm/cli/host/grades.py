@@ -111,8 +111,8 @@ def _graded(board: str, scheme: Path, archive: Path | None) -> Mapping[str, Any]
 
 def _graded_from(folder: Path, board: str, scheme: str) -> Mapping[str, Any]:
     """The same from an archive, without a database."""
+    from kbslurm.api import archive_folder
     from kbslurm.api.hosting.grading import check_baseline, graded_gpu, grades_told
-    from kbslurm.cli.host import archive_folder
     from kbslurm.domain.grading_scheme import parsed_scheme
     from kbslurm.flow import archived
 

@@ -27,6 +27,9 @@ def worklog(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file to write (default: standard output).")
     ] = None,
+    after: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="Only submissions after this number: a log has 200 at once.")
+    ] = 0,
     as_json: Json = False,
 ) -> int:
     """Write what a person or team has submitted to a board: times, changed lines, verdicts, scores, profiles.
@@ -36,16 +39,18 @@ def worklog(
     if form not in FORMATS:
         raise Invalid(f"{form!r} isn't a format of work logs", hint=f"Choose one of: {', '.join(FORMATS)}.")
     with host() as hosts:
-        found = hosts.work_log(name, whose if whose.startswith(TEAM) else person(whose))
+        found = hosts.work_log(name, whose if whose.startswith(TEAM) else person(whose), after=after)
     if as_json:
         printing.as_json(found)
         return EXIT_OK
+    if found["next_after"]:
+        printing.note(f"{work_logs.part_in_words(found)} Write them with --after {found['next_after']}")
     if form == "csv":
         text = work_logs.as_csv(found)
     else:
         from kbslurm.api.pages.rendering import STYLE, text_of
 
-        text = str(text_of("worklog.html", log=found, style=STYLE))
+        text = str(text_of("worklog.html", log=found, part=work_logs.part_in_words(found), onward="", style=STYLE))
     if out is None:
         sys.stdout.write(text)
         return EXIT_OK

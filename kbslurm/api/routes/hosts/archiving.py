@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Annotated, Any
 
 from anyio import CancelScope
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
@@ -31,8 +31,13 @@ _STREAM: dict[int | str, dict[str, Any]] = {
     },
 }
 Whose = Annotated[
-    str, Path(max_length=100, description=f"A person's number or name, discord:ID, github:ID, or {TEAM}NAME.")
+    str,
+    Path(
+        max_length=100, description=f"A person's number, name or e-mail address, discord:ID, github:ID, or {TEAM}NAME."
+    ),
 ]
+
+After = Annotated[int, Query(ge=0, le=2**63 - 1, description="Only submissions with higher numbers.")]
 
 
 def add_archiving(router: APIRouter, context: Context, histories: waiting.Histories) -> None:
@@ -49,9 +54,10 @@ def add_archiving(router: APIRouter, context: Context, histories: waiting.Histor
         return StreamingResponse(_lines(context, rows), media_type=LINES)
 
     @router.get("/leaderboards/{leaderboard}/worklog/{whose}", responses=answers(WorkLog, *HOSTS_FAILURES, 403))
-    def work_log(leaderboard: Name, whose: Whose, sender: Sender) -> Ascii:
-        """What a person or a team has submitted to a board, oldest first. Also for the board's graders."""
-        return Ascii(helping(context, sender, leaderboard, "grade").work_log(leaderboard, whose))
+    def work_log(leaderboard: Name, whose: Whose, sender: Sender, after: After = 0) -> Ascii:
+        """What a person or a team has submitted to a board, oldest first, at most 200 at once. Also for the board's
+        graders."""
+        return Ascii(helping(context, sender, leaderboard, "grade").work_log(leaderboard, whose, after=after))
 
 
 async def _lines(context: Context, rows: Rows) -> AsyncIterator[bytes]:

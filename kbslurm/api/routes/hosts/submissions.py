@@ -87,7 +87,7 @@ def add_submissions(router: APIRouter, context: Context, histories: waiting.Hist
 
 def _is_known(host: Hosting, whom: str) -> bool:
     try:
-        host.whom(whom)
+        host.whom(whom, emails=False)  # of other courses
     except (Invalid, NotFound):
         return False
     return True

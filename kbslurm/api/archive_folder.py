@@ -12,16 +12,15 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Protocol
+from zipfile import ZIP_DEFLATED, ZipFile
 
-from kbslurm.cli.host.archive_site import write_site
-from kbslurm.cli.output import printing
-from kbslurm.cli.output.parquet import ParquetFile
-from kbslurm.domain.archive import END, FORMAT, TABLES, Row
+from kbslurm.api.archive_site import write_site
+from kbslurm.domain.archive import END, FORMAT, TABLES, Kind, Row
 from kbslurm.errors import BackendTrouble, Invalid
 
 SUMS = "SHA256SUMS"
@@ -53,15 +52,33 @@ def check_free(out: Path) -> None:
         raise Invalid(f"can't look at {out} ({error.strerror})", hint="Check its permissions.") from None
 
 
-def write(rows: Iterable[tuple[str, Row]], out: Path, *, private: bool, parquet: bool, tell: printing.Tell) -> Written:
-    """Write the archive beside its place, and move it there once it is complete."""
+class Table(Protocol):
+    """A table that is being written as Parquet."""
+
+    def add(self, row: Row) -> None: ...
+
+
+OpenTable = Callable[[Path, Mapping[str, Kind]], AbstractContextManager[Table]]
+Tell = Callable[[str], None]
+
+
+def write(
+    rows: Iterable[tuple[str, Row]],
+    out: Path,
+    *,
+    private: bool,
+    parquet: OpenTable | None = None,
+    tell: Tell = lambda phase: None,
+) -> Written:
+    """Write the archive beside its place, and move it there once it is complete; also as Parquet, if that can be. Says
+    what comes after the last row."""
     part = out.parent / f".{out.name}.{secrets.token_hex(4)}.part"
     try:
         part.mkdir(mode=0o700 if private else 0o777)
         number, counts = _write_tables(rows, part, parquet=parquet)
-        tell({"phase": "writing the pages"})
+        tell("writing the pages")
         write_site(lambda table: read(part, table), part)
-        tell({"phase": "computing the files' digests"})
+        tell("computing the files' digests")
         files, size = _write_sums(part)
         digest = _sha256(part / SUMS)
         part.rename(out)  # onto nothing, or an empty folder
@@ -72,19 +89,28 @@ def write(rows: Iterable[tuple[str, Row]], out: Path, *, private: bool, parquet:
     return Written(number=number, rows=counts, files=files, bytes=size, digest=digest)
 
 
-def _write_tables(rows: Iterable[tuple[str, Row]], part: Path, *, parquet: bool) -> tuple[int, dict[str, int]]:
+def zipped(folder: Path, name: str, out: BinaryIO) -> None:
+    """The whole archive as one file, in which it is a folder of that name."""
+    with ZipFile(out, "w", ZIP_DEFLATED) as file:
+        for one in sorted((*_files(folder), folder / SUMS)):
+            file.write(one, f"{name}/{one.relative_to(folder)}")
+
+
+def _write_tables(
+    rows: Iterable[tuple[str, Row]], part: Path, *, parquet: OpenTable | None
+) -> tuple[int, dict[str, int]]:
     counts = dict.fromkeys(TABLES, 0)
     number = None
-    for folder in (DATA, PARQUET)[: 1 + parquet]:
+    for folder in (DATA, PARQUET)[: 1 if parquet is None else 2]:
         (part / folder).mkdir()
     with ExitStack() as opened:
         lines = {
             name: opened.enter_context((part / DATA / f"{name}.jsonl").open("w", encoding="utf-8")) for name in TABLES
         }
         also = {}
-        if parquet:
+        if parquet is not None:
             for name, columns in TABLES.items():
-                also[name] = opened.enter_context(ParquetFile(part / PARQUET / f"{name}.parquet", columns))
+                also[name] = opened.enter_context(parquet(part / PARQUET / f"{name}.parquet", columns))
         for table, row in rows:
             if table == END:
                 if row["rows"] != sum(counts.values()):
@@ -98,7 +124,7 @@ def _write_tables(rows: Iterable[tuple[str, Row]], part: Path, *, parquet: bool)
                 )
             counts[table] += 1
             lines[table].write(_as_text({name: row[name] for name in TABLES[table]}) + "\n")
-            if parquet:
+            if parquet is not None:
                 also[table].add(row)
     if number is None:
         raise BackendTrouble("archive", "the service stopped before the archive's end", hint="Try again.")
