@@ -201,6 +201,9 @@ def _forget(connection: Connection, found: Mapping[str, Any], pseudonym: str) ->
     personal = ("personal_data", "oidc_account", "token", "roster", "board_role", "extension", "code_consent")
     for table in (*personal, "nickname"):
         connection.execute(f"DELETE FROM {table} WHERE person_id = %(id)s".encode(), told)
+    own_budgets = "SELECT id FROM gpu_budget WHERE person_id = %(id)s"
+    connection.execute(f"DELETE FROM gpu_budget_use WHERE budget_id IN ({own_budgets})".encode(), told)
+    connection.execute(b"DELETE FROM gpu_budget WHERE person_id = %(id)s", told)
     connection.execute(
         b"UPDATE person SET name = %(pseudonym)s, role = 'participant', discord_id = NULL, github_id = NULL,"
         b" ban_reason = '', team = NULL, cluster_account = NULL WHERE id = %(id)s",
