@@ -27,6 +27,7 @@ FROM gpu_budget g LEFT JOIN person p ON p.id = g.person_id WHERE g.course = %(co
 ORDER BY CASE g.scope WHEN 'course' THEN 1 WHEN 'section' THEN 2 ELSE 3 END, g.section, lower(p.name) NULLS FIRST, g.gpu
 """
 
+# Open runs are few, and the rest of each is looked up by its key: a join might read every submission there was.
 # Who holds each budget, and what they have used of it. With a person: only what they hold now, or hold a part of, on
 # these GPU types. An own budget of a section or person that holds now takes the place of what each of them has.
 HELD = f"""
@@ -37,12 +38,14 @@ WITH budget AS MATERIALIZED (
     SELECT * FROM budget
     WHERE %(person)s::bigint IS NULL OR holds AND (gpu = '' OR gpu = ANY(%(gpus)s::text[]))
 ), open AS MATERIALIZED (
-    SELECT s.person_id, r.gpu, r.rejudging_id <> 0 AS by_hosts, r.cost_s * v.ranks AS gpu_s
-    FROM run r JOIN submission s ON s.id = r.submission_id JOIN leaderboard b ON b.id = s.board_id
-    JOIN problem_version v ON v.id = r.problem_version_id
-    WHERE r.state IN ('queued', 'launching', 'running') AND b.course = %(course)s
-        AND NOT EXISTS (SELECT FROM attempt a WHERE a.run_id = r.id AND a.number = r.attempts AND a.away
-            AND a.{OPEN_ATTEMPT})
+    SELECT r.person_id, r.gpu, r.rejudging_id <> 0 AS by_hosts,
+        r.cost_s * (SELECT v.ranks FROM problem_version v WHERE v.id = r.problem_version_id) AS gpu_s
+    FROM run r
+    WHERE r.state IN ('queued', 'launching', 'running')
+        AND (SELECT b.course FROM submission s JOIN leaderboard b ON b.id = s.board_id WHERE s.id = r.submission_id)
+            = %(course)s
+        AND CASE WHEN r.state = 'queued' THEN true ELSE NOT coalesce((SELECT a.away FROM attempt a
+            WHERE a.run_id = r.id AND a.number = r.attempts AND a.{OPEN_ATTEMPT}), false) END
 ), member AS MATERIALIZED (
     SELECT person_id, section, lower(section) AS key FROM roster WHERE course = %(course)s AND section IS NOT NULL
 ), known AS MATERIALIZED (
