@@ -165,7 +165,7 @@ def told(
                 "each": one.is_for_each,
                 "gpu": one.gpu or None,
                 "gpu_hours": one.gpu_s / HOUR_S,
-                "from": None if one.begins_at is None else one.begins_at.isoformat(),
+                "begins": None if one.begins_at is None else one.begins_at.isoformat(),
                 "until": None if one.ends_at is None else one.ends_at.isoformat(),
                 "holds_now": one.holds(now),
                 "in_words": in_words(one),

@@ -180,7 +180,7 @@ def _said(budget: GpuBudget, by: str) -> dict[str, Any]:
         "person": budget.person_id,
         "gpu": budget.gpu or None,
         "gpu_hours": budget.gpu_s / 3_600,
-        "from": None if budget.begins_at is None else budget.begins_at.isoformat(),
+        "begins": None if budget.begins_at is None else budget.begins_at.isoformat(),
         "until": None if budget.ends_at is None else budget.ends_at.isoformat(),
         "by": by,
     }
