@@ -102,7 +102,7 @@ def test_what_was_accepted_runs_to_its_end_and_then_no_more_is_accepted(rig: Rig
         rig.accept("grace")
     assert str(caught.value) == "GPU-hours of course gpu: 0.111 of 0.0278 used"
     assert (caught.value.hint, caught.value.resets_at) == ("Ask an owner of the course or a host for more.", None)
-    assert rig.store.people.set_role(rig.person("grace"), "staff", now=rig.now)
+    rig.store.people.set_role(rig.person("grace"), "staff", now=rig.now)
     rig.accept("grace", by_staff=True)  # who isn't held up
 
 
@@ -242,7 +242,7 @@ def test_a_budget_that_is_set_while_attempts_end_counts_each_of_them_once(rig: R
     attempts = [rig.running() for _ in range(12)]
     rig.later(10)
     sets = [lambda: put(rig, COURSE)] * 4
-    at_once([*(lambda one=one: rig.score(one) for one in attempts), *sets])  # type: ignore[misc]
+    at_once([*(lambda one=one: rig.score(one) for one in attempts), *sets])
     assert used(rig) == {("course", "", ""): 120}
 
 

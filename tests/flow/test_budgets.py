@@ -60,12 +60,12 @@ def test_the_refusal_says_what_was_used_and_whom_to_ask(api: ServedApi) -> None:
         " owner of the course or a host for more."
     )
     assert int(answer.headers["Retry-After"]) > 86_400
-    assert submitted(api, "Grace Hopper").status_code == 200
+    assert submitted(api, "Grace Hopper").status_code == 202
     by_host(api, "PUT", PATH, json={"gpu_hours": 0.5, "each": "person"})
     never = submitted(api, "Ada Lovelace")
     assert (never.status_code, "Retry-After" in never.headers) == (429, False)
     by_host(api, "PUT", PATH, json={"gpu_hours": 2, "person": "ada@example.edu"})
-    assert submitted(api, "Ada Lovelace").status_code == 200
+    assert submitted(api, "Ada Lovelace").status_code == 202
 
 
 def test_owners_of_the_course_set_them_and_assistants_see_them(api: ServedApi, tmp_path: Path) -> None:

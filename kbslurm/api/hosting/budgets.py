@@ -48,7 +48,7 @@ class BudgetActs(CourseActs):
         budget = GpuBudget(
             course=name,
             scope="section" if section is not None else "person" if whom is not None else each or "course",
-            section="" if section is None else self._section(name, section, gone=gpu_hours is None),
+            section="" if section is None else self._section_in(name, section, gone=gpu_hours is None),
             person_id=None if whom is None else whom.id,
             person=None if whom is None else whom.name,
             gpu="" if gpu is None else self._gpu(name, gpu),
@@ -63,7 +63,7 @@ class BudgetActs(CourseActs):
             self.store.gpu_budgets.put(budget, by=self.by, now=self.now)
         return self.budgets(name)
 
-    def _section(self, course: str, text: str, *, gone: bool) -> str:
+    def _section_in(self, course: str, text: str, *, gone: bool) -> str:
         """The section in lower case; NotFound if nobody is in it, unless its budget is to be taken away."""
         wanted = contest.within("section", text, contest.NAME_CAP).strip()
         people = self.store.roster.of_course(course, everyone=True)
