@@ -5,8 +5,8 @@ which it was opened. Runs elsewhere cost money and have a budget of their own (`
 at the most that it may use until it ends, and a queued one as if it ran at home until it goes elsewhere.
 
 A submission is accepted while that is below the budget, and what was accepted runs to its end. So a budget is overrun
-at most by the runs of the last submission that was accepted, and by attempts that failed through no fault of theirs and
-are made again.
+at most by the runs of the last submission that was accepted, and by what the service orders itself: attempts again
+after a failure of the place, second measurements, finals, rejudges.
 """
 
 from __future__ import annotations

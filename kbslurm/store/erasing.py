@@ -21,6 +21,7 @@ from kbslurm.domain.run import PersonId
 from kbslurm.errors import NotFound
 from kbslurm.store.archives import Archive, earlier
 from kbslurm.store.connect import Connection, Pool
+from kbslurm.store.gpu_budgets import LOCK_USE
 from kbslurm.store.rows import Rows, note_event, or_now
 
 # Where hosts are noted by their name.
@@ -118,6 +119,7 @@ class Erasing(Rows):
         """Delete them for good, in one transaction."""
         at, pseudonym = or_now(now), f"{PSEUDONYM}{secrets.token_hex(4)}"
         with self._pool.transaction() as connection:
+            connection.execute(LOCK_USE.encode())
             connection.execute(b"SELECT id FROM person WHERE id = %(id)s FOR UPDATE", {"id": person})
             found = _found(connection, person)
             archives = earlier(connection, person)

@@ -15,11 +15,14 @@ from kbslurm.domain.run import PersonId
 from kbslurm.errors import NotFound
 from kbslurm.store.attempt_rows import OPEN_ATTEMPT
 from kbslurm.store.connect import Connection, Pool
+from kbslurm.store.programs import USE_LOCK
 from kbslurm.store.rows import Rows, note_event, or_now, row_of
 
 # Two submissions to a course that has budgets are decided on one after the other: each sees what the one before it may
 # use. Whoever holds this waits for nobody else's.
 LOCK_COURSE = "SELECT pg_advisory_xact_lock(hashtextextended(%(course)s, 4927315))"
+# Whoever takes budgets away holds this first, so that no attempt that ends adds to what is no longer there.
+LOCK_USE = f"SELECT pg_advisory_xact_lock({USE_LOCK})"
 
 _BUDGETS = """
 SELECT g.course, g.scope, g.gpu_s, g.section, g.person_id, p.name AS person, g.gpu, g.begins_at, g.ends_at
@@ -132,7 +135,8 @@ class GpuBudgets(Rows):
         """Take a budget away; NotFound if there is none like it."""
         at, told = or_now(now), _row(budget)
         with self._pool.transaction() as connection:
-            found = row_of(connection, f"SELECT id FROM gpu_budget WHERE {_WHICH} FOR UPDATE", told)
+            row_of(connection, LOCK_USE, {})
+            found = row_of(connection, f"SELECT id FROM gpu_budget WHERE {_WHICH}", told)
             if found is None:
                 known = [one.whose for one in self.of_course(budget.course)]
                 raise NotFound(f"budget of course {budget.course} for", budget.whose, known=known)

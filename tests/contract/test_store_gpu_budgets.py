@@ -246,6 +246,31 @@ def test_a_budget_that_is_set_while_attempts_end_counts_each_of_them_once(rig: R
     assert used(rig) == {("course", "", ""): 120}
 
 
+def test_one_that_is_cleared_while_attempts_end_keeps_none_of_them_from_ending(rig: Rig) -> None:
+    put(rig, COURSE)
+    for number in range(12):
+        rig.accept(f"person{number}")
+    attempts = [rig.running() for _ in range(12)]
+    rig.later(10)
+    erase = rig.store.erasing.erase
+
+    def clear() -> None:
+        rig.store.gpu_budgets.clear(COURSE, by="root", now=rig.now)
+
+    ends = [lambda one=one: rig.score(one) for one in attempts]
+    at_once([*ends[:6], clear, lambda: erase(rig.person("person3"), by="root", now=rig.now), *ends[6:]])
+    assert rig.rows("SELECT * FROM gpu_budget_use") == []
+    assert rig.rows("SELECT count(*) AS n FROM run WHERE state = 'scored'") == [{"n": 12}]
+
+
+def test_whoever_is_deleted_leaves_what_they_used_to_the_course(rig: Rig) -> None:
+    own = GpuBudget(course="gpu", scope="person", person_id=rig.person("ada"), person="ada", gpu_s=3_600)
+    put(rig, COURSE, own)
+    ran(rig, "ada", 100)
+    rig.store.erasing.erase(rig.person("ada"), by="root", now=rig.now)
+    assert used(rig) == {("course", "", ""): 100}
+
+
 def test_one_is_cleared_with_its_use_and_one_that_isnt_there_is_said(rig: Rig) -> None:
     put(rig, COURSE)
     ran(rig)

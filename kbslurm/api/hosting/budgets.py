@@ -44,7 +44,11 @@ class BudgetActs(CourseActs):
         name = self.known_course(course)
         if sum(one is not None for one in (section, person, each)) > 1:
             raise Invalid("a budget is of a section, of a person, or of each of them", hint="Choose one of these.")
-        whom: Person | None = None if person is None else self._on(name, person)
+        whom: Person | None = None
+        if person is not None:  # who has left the roster may still have a budget to take away
+            whom = (
+                self._on(name, person) if gpu_hours is not None else self._by_roster(name, person) or self.whom(person)
+            )
         budget = GpuBudget(
             course=name,
             scope="section" if section is not None else "person" if whom is not None else each or "course",
@@ -74,7 +78,8 @@ class BudgetActs(CourseActs):
         return wanted.lower()
 
     def _gpu(self, course: str, text: str) -> str:
-        """The GPU type as the course's boards write it; NotFound if none of them is on it."""
+        """The GPU type as the course's boards write it, or an earlier budget; NotFound if none of them does."""
         boards = next((one.boards for one in self.store.roster.courses() if one.name == course), ())
         types = {gpu for board in boards for gpu in self.store.boards.get(board).gpus}
+        types |= {one.gpu for one in self.store.gpu_budgets.of_course(course) if one.gpu}
         return contest.known_gpu(text, sorted(types)) if types else contest.gpu_name(text)

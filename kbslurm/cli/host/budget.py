@@ -31,7 +31,7 @@ def show_(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[COURSE|BOARD]...", help="Courses, or boards of theirs (default: every course that has budgets)."
+            metavar="COURSE|BOARD", help="Courses, or boards of theirs (default: every course that has budgets)."
         ),
     ] = None,
     as_json: Json = False,
@@ -61,10 +61,12 @@ def set_(
     gpu: Gpu = None,
     begins: Annotated[
         str | None,
-        typer.Option("--from", help="Count from then on: 2026-10-01 or with a time, in UTC.", show_default="ever"),
+        typer.Option(
+            "--from", help="Count from then on: 2026-10-01 or with a time, in UTC.", show_default="from the beginning"
+        ),
     ] = None,
     until: Annotated[
-        str | None, typer.Option(help="It ends then: 2026-12-24 or with a time, in UTC.", show_default="never")
+        str | None, typer.Option(help="It ends then: 2026-12-24 or with a time, in UTC.", show_default="no end")
     ] = None,
     as_json: Json = False,
 ) -> int:
