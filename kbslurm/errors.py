@@ -95,11 +95,13 @@ class QuotaSpent(Refused):
 
     http_status = 429
 
-    def __init__(self, what: str, *, used: float, limit: float, resets_at: datetime, hint: str | None = None) -> None:
+    def __init__(
+        self, what: str, *, used: float, limit: float, resets_at: datetime | None, hint: str | None = None
+    ) -> None:
+        """`resets_at` None: time alone doesn't bring more."""
         self.used, self.limit, self.resets_at = used, limit, resets_at
-        super().__init__(
-            f"{what}: {used:g} of {limit:g} used", hint=hint or f"Try again after {resets_at:%Y-%m-%d %H:%M %Z}."
-        )
+        after = None if resets_at is None else f"Try again after {resets_at:%Y-%m-%d %H:%M %Z}."
+        super().__init__(f"{what}: {used:g} of {limit:g} used", hint=hint or after)
 
 
 class NotAccepting(Refused):

@@ -100,6 +100,7 @@ CALLS: Mapping[str, Call] = {
     "POST /admin/leaderboards/{leaderboard}/rejudge-estimate": Call(cap=FIELDS, who="helper"),
     "POST /admin/courses/{course}/import": Call(cap=ROSTER, who="host"),
     "POST /admin/courses/{course}/invitations": Call(cap=LISTS, who="host"),
+    "PUT /admin/courses/{course}/budgets": Call(cap=FIELDS, who="helper"),
     "PUT /admin/courses/{course}/people/{user_id}": Call(cap=FIELDS, who="helper"),
     "PUT /admin/leaderboards/{leaderboard}/roles/{user_id}": Call(cap=FIELDS, who="helper"),
     "POST /admin/questions/{question_id}/answer": Call(cap=LISTS, who="helper"),

@@ -53,7 +53,7 @@ async def of_our_error(request: Request, error: Exception) -> Response:
     if isinstance(error, BackendTrouble):
         tell("trouble", level="warning", path=request.url.path, why=sentence(error))
         headers["Retry-After"] = str(max(1, round(error.retry_after_s or 5)))
-    if isinstance(error, QuotaSpent):
+    if isinstance(error, QuotaSpent) and error.resets_at is not None:
         left_s = (error.resets_at - request.app.state.context.clock.now()).total_seconds()
         headers["Retry-After"] = str(max(1, round(left_s)))
     if isinstance(error, Unauthenticated) and error.http_status == 401:

@@ -117,6 +117,22 @@ COMMANDS: Mapping[str, Command | Group] = {
             ),
         },
     ),
+    "budget": Group(
+        "Budgets in GPU-hours at home, of courses, sections and people: show, set, clear.",
+        {
+            "show": Command(
+                "host.budget:show_",
+                "Show courses' budgets in GPU-hours at home: what is used, what open runs may use, and what is left.",
+            ),
+            "set": Command(
+                "host.budget:set_",
+                "Set how many GPU-hours at home a course may use, or a section, a person, or each of them.",
+            ),
+            "clear": Command(
+                "host.budget:clear", "Take a budget away: that of a course, or of a section, a person, or each of them."
+            ),
+        },
+    ),
     "cancel": Command("competitor.cancel:cancel", "Cancel a submission."),
     "code": Command("competitor.code:code", "Show whose code a board publishes, read it, or agree that yours is."),
     "config": Group(

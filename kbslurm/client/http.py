@@ -10,6 +10,7 @@ from kbslurm.client.bot_calls import BotCalls
 from kbslurm.client.feed import Feed
 from kbslurm.client.host_archive_calls import HostArchiveCalls
 from kbslurm.client.host_board_calls import HostBoardCalls
+from kbslurm.client.host_budget_calls import HostBudgetCalls
 from kbslurm.client.host_calls import HostCalls
 from kbslurm.client.host_comparing_calls import HostComparingCalls
 from kbslurm.client.host_course_calls import HostCourseCalls
@@ -30,6 +31,7 @@ class Client(
     HostCalls,
     HostArchiveCalls,
     HostBoardCalls,
+    HostBudgetCalls,
     HostComparingCalls,
     HostCourseCalls,
     HostGradeCalls,

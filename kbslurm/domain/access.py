@@ -24,8 +24,8 @@ On a board, or on all of a course, somebody who isn't staff may have a role; eac
 
 | role on the board | may |
 |---|---|
-| owner | give roles, show it to others, order finals, delete it |
-| assistant | change it, close it, extend deadlines, set limits, judge again, cancel, answer everyone |
+| owner | give roles, show it to others, order finals, delete it; set its course's budgets |
+| assistant | change it, close it, extend deadlines, set limits, judge again, cancel, answer everyone; see budgets |
 | grader | read code, logs and grades; see who is who on the roster; read and answer questions |
 | observer | see it where it is private, its limits and its export |
 

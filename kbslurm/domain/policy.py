@@ -1,6 +1,6 @@
 """The hosts' rules on who may do what, how often, until when. Pure; the caller passes the facts.
 
-Limits, quotas and deadlines don't apply to staff, who test things. Bans apply to everyone.
+Limits, quotas, budgets and deadlines don't apply to staff, who test things. Bans apply to everyone.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, get_args
 
+from kbslurm.domain import gpu_budgets
 from kbslurm.errors import Invalid, NotFound, QuotaSpent, Refused
 from kbslurm_eval.shared.wire import Mode
 
@@ -27,7 +28,8 @@ class LimitsAndUse:
 
     `recent_at` are the times of the person's submissions of this category to this board in the last hour, `used_gpu_s`
     the GPU-seconds that the person's runs on this board used in the last day, and `oldest_use_at` when the first of
-    those ended. Where teams count together, all of these are the team's.
+    those ended. Where teams count together, all of these are the team's. `budgets` are those in GPU-hours at
+    home that the person holds, or holds a part of.
     """
 
     invited: bool = False
@@ -37,6 +39,7 @@ class LimitsAndUse:
     quota_gpu_s: float | None = None
     used_gpu_s: float = 0.0
     oldest_use_at: datetime | None = None
+    budgets: Sequence[gpu_budgets.Held] = ()
 
 
 def category(mode: Mode) -> Category:
@@ -101,6 +104,7 @@ def check(board: str, mode: Mode, limits: LimitsAndUse, now: datetime, *, staff:
         return
     check_rate(board, category(mode), limits, now)
     check_quota(board, limits, now)
+    gpu_budgets.check(limits.budgets, now)
 
 
 def check_invites(boards: Sequence[str], count: int) -> None:

@@ -21,6 +21,14 @@ from kbslurm.domain.run import (
 LIVE = "state IN ('launching', 'running')"
 OPEN_ATTEMPT = "state IN ('intent', 'ambiguous', 'submitted', 'running')"
 
+# The GPU-seconds of an attempt that has ended. `reserve_s` is the most that it could use.
+ENDED_GPU_S = """WHEN a.state = 'refused' THEN 0
+    WHEN a.started_at IS NOT NULL THEN greatest(0, extract(epoch FROM a.ended_at - a.started_at))
+    WHEN a.state = 'cancelled' THEN 0
+    WHEN a.state = 'reported'
+        THEN least(a.reserve_s, greatest(0, extract(epoch FROM a.ended_at - coalesce(a.submitted_at, a.opened_at))))
+    ELSE a.reserve_s"""
+
 ATTEMPT_COLUMNS = """a.id, a.run_id, a.number, a.name, a.backend, a.gpu, a.state, a.handle, a.opened_at, a.deadline_at,
     a.clean_sweeps, a.swept_at, a.seen_at, a.started_at, a.node, a.gpus, a.ranks, a.withdraw_at, a.keeper_id,
     (SELECT k.name FROM keeper k WHERE k.id = a.keeper_id) AS keeper_name,

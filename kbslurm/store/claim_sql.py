@@ -166,8 +166,8 @@ _PLACED = """, candidate AS MATERIALIZED ({}
 )"""
 
 _CLAIMED_BY_POLICY = _claimed(
-    columns=", price, ranks, gpu_class, why_here, reserve_s, keeper_id",
-    values=", slot.price, slot.leaderboard = 'yes', slot.gpu_class, slot.why, moved.cost_s, slot.keeper",
+    columns=", price, ranks, gpu_class, why_here, reserve_s, keeper_id, away",
+    values=", slot.price, slot.leaderboard = 'yes', slot.gpu_class, slot.why, moved.cost_s, slot.keeper, slot.overflow",
     also=", slot WHERE slot.place = (SELECT place FROM picked)",
 )
 

@@ -8,19 +8,14 @@ from typing import Any
 
 from kbslurm.domain.usage import By, Usage
 from kbslurm.errors import NotFound
-from kbslurm.store.attempt_rows import OPEN_ATTEMPT
+from kbslurm.store.attempt_rows import ENDED_GPU_S, OPEN_ATTEMPT
 from kbslurm.store.boards import Boards
 from kbslurm.store.connect import Pool
 from kbslurm.store.rows import Rows
 
 GPU_S = f"""(a.gpus * CASE
     WHEN a.{OPEN_ATTEMPT} THEN greatest(a.reserve_s, coalesce(extract(epoch FROM %(now)s - a.started_at), 0))
-    WHEN a.state = 'refused' THEN 0
-    WHEN a.started_at IS NOT NULL THEN greatest(0, extract(epoch FROM a.ended_at - a.started_at))
-    WHEN a.state = 'cancelled' THEN 0
-    WHEN a.state = 'reported'
-        THEN least(a.reserve_s, greatest(0, extract(epoch FROM a.ended_at - coalesce(a.submitted_at, a.opened_at))))
-    ELSE a.reserve_s END)::float8"""
+    {ENDED_GPU_S} END)::float8"""
 
 MONEY = f"({GPU_S} * a.price)"
 

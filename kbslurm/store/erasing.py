@@ -21,6 +21,7 @@ from kbslurm.domain.run import PersonId
 from kbslurm.errors import NotFound
 from kbslurm.store.archives import Archive, earlier
 from kbslurm.store.connect import Connection, Pool
+from kbslurm.store.gpu_budgets import LOCK_USE
 from kbslurm.store.rows import Rows, note_event, or_now
 
 # Where hosts are noted by their name.
@@ -118,6 +119,7 @@ class Erasing(Rows):
         """Delete them for good, in one transaction."""
         at, pseudonym = or_now(now), f"{PSEUDONYM}{secrets.token_hex(4)}"
         with self._pool.transaction() as connection:
+            connection.execute(LOCK_USE.encode())
             connection.execute(b"SELECT id FROM person WHERE id = %(id)s FOR UPDATE", {"id": person})
             found = _found(connection, person)
             archives = earlier(connection, person)
@@ -201,6 +203,9 @@ def _forget(connection: Connection, found: Mapping[str, Any], pseudonym: str) ->
     personal = ("personal_data", "oidc_account", "token", "roster", "board_role", "extension", "code_consent")
     for table in (*personal, "nickname"):
         connection.execute(f"DELETE FROM {table} WHERE person_id = %(id)s".encode(), told)
+    own_budgets = "SELECT id FROM gpu_budget WHERE person_id = %(id)s"
+    connection.execute(f"DELETE FROM gpu_budget_use WHERE budget_id IN ({own_budgets})".encode(), told)
+    connection.execute(b"DELETE FROM gpu_budget WHERE person_id = %(id)s", told)
     connection.execute(
         b"UPDATE person SET name = %(pseudonym)s, role = 'participant', discord_id = NULL, github_id = NULL,"
         b" ban_reason = '', team = NULL, cluster_account = NULL WHERE id = %(id)s",

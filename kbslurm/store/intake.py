@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +18,7 @@ from kbslurm.errors import BackendTrouble, KbslurmError, NotFound
 from kbslurm.ports import NewSubmission, Receipt
 from kbslurm.store.boards import Boards
 from kbslurm.store.connect import Connection, Pool
+from kbslurm.store.gpu_budgets import held_by
 from kbslurm.store.listening import CHANNEL
 from kbslurm.store.problems import Problems
 from kbslurm.store.rows import Rows, row_of
@@ -91,7 +93,7 @@ class Intake(Rows):
             raise NotFound("board", board, known=self._boards.names(public_only=True))
         by_staff = access.is_staff(found["role"])
         seen = access.may_see_board(found["visibility"], invited=found["invited"], staff=by_staff)
-        counted = found["most_per_hour"] is not None or found["quota_gpu_s"] is not None
+        counted = any(found[what] is not None for what in ("most_per_hour", "quota_gpu_s", "budget_course"))
         return Admission(
             person_id=PersonId(found["person_id"]),
             person=found["person"],
@@ -166,6 +168,9 @@ class Intake(Rows):
         if now_so["team"] is not None and (now_so["most_per_hour"] is not None or now_so["quota_gpu_s"] is not None):
             row_of(connection, LOCK_TEAM, {"team": now_so["team"], "board": new.board_id})
         known = completed(connection, now_so, new.person_id, new.board_id, asked["category"], now)
+        if now_so["budget_course"] is not None and not new.by_staff:
+            held = held_by(connection, now_so["budget_course"], new.person_id, new.gpus, now)
+            known = replace(known, budgets=held)
         self._check_again(new, now_so, known, now)
         return _basis(now_so)
 

@@ -9,6 +9,7 @@ from typing import Any
 from kbslurm.domain import waiting
 from kbslurm.store.boards import Boards
 from kbslurm.store.connect import Pool
+from kbslurm.store.gpu_budgets import GpuBudgets
 from kbslurm.store.quarantine import QUARANTINED
 from kbslurm.store.rows import Rows, or_now
 from kbslurm.store.views import Attention, GpuQueue, Waiting, Want
@@ -89,16 +90,21 @@ WHERE {_OF_BOARD} GROUP BY r.gpu ORDER BY r.gpu
 class Overview(Rows):
     """The service's state, for `kbslurm status` and the metrics."""
 
-    def __init__(self, pool: Pool, boards: Boards) -> None:
+    def __init__(self, pool: Pool, boards: Boards, budgets: GpuBudgets) -> None:
         super().__init__(pool)
-        self._boards = boards
+        self._boards, self._budgets = boards, budgets
 
     def attention(self, *, now: datetime | None = None) -> list[Attention]:
         """What needs a host's attention, oldest first."""
-        return [
-            Attention(**row)
-            for row in self._all(_ATTENTION, {"now": or_now(now), "old": OLD_IN_QUEUE, "unsent": OLD_UNSENT})
+        at = or_now(now)
+        found = [
+            Attention(**row) for row in self._all(_ATTENTION, {"now": at, "old": OLD_IN_QUEUE, "unsent": OLD_UNSENT})
         ]
+        found += [
+            Attention(kind="budget", subject=f"course:{course}", text=text, since=since)
+            for course, text, since in self._budgets.attention(at)
+        ]
+        return sorted(found, key=lambda one: one.since)
 
     def queue(self) -> list[GpuQueue]:
         """The open runs by GPU type."""

@@ -16,6 +16,7 @@ from kbslurm.store.erasing import Erasing
 from kbslurm.store.events import Events
 from kbslurm.store.finalisations import Finalisations
 from kbslurm.store.finals import Finals
+from kbslurm.store.gpu_budgets import GpuBudgets
 from kbslurm.store.grades import Gradebook
 from kbslurm.store.intake import Intake
 from kbslurm.store.invites import Invites
@@ -66,6 +67,7 @@ class PostgresStore(Rows):
         self.problems = Problems(pool)
         self.boards = Boards(pool, self.problems)
         self.limits = Limits(pool, self.boards)
+        self.gpu_budgets = GpuBudgets(pool)
         self.nicknames = Nicknames(pool)
         self.times = Times(pool, self.boards)
         self.invites = Invites(pool, self.boards)
@@ -91,7 +93,7 @@ class PostgresStore(Rows):
         self.places = Places(pool)
         self.keepers = Keepers(pool)
         self.runs = Runs(pool, self.costs)
-        self.overview = Overview(pool, self.boards)
+        self.overview = Overview(pool, self.boards, self.gpu_budgets)
 
     @property
     def where(self) -> str:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from kbslurm.store.attempt_rows import ENDED_GPU_S, OPEN_ATTEMPT
 from kbslurm.store.settings import INTAKE_LOCK
 
+USE_LOCK = (
+    4_927_314  # held shared while an attempt's use is added to budgets, exclusively while a budget is counted anew
+)
 EVENT_LOCK = 4_927_305  # the advisory locks of transactions that will write events: see PROGRAMS
 
 # Event IDs are assigned before their transaction commits, so a reader that remembers only the highest ID it saw could
@@ -66,7 +70,8 @@ CREATE FUNCTION kb_facts(the_person bigint, the_board bigint, the_category text,
     OUT person text, OUT banned_at timestamptz, OUT ban_reason text, OUT name text, OUT closed_at timestamptz,
     OUT deadline_at timestamptz, OUT zone text, OUT visibility text, OUT accepts_jobs jsonb, OUT fair_at timestamptz,
     OUT cost_s double precision, OUT invited boolean, OUT extended_to timestamptz, OUT most_per_hour integer,
-    OUT quota_gpu_s double precision, OUT team text, OUT late_until timestamptz, OUT seen text
+    OUT quota_gpu_s double precision, OUT team text, OUT late_until timestamptz,
+    OUT budget_course text, OUT seen text
 ) LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 DECLARE role text;
@@ -80,9 +85,10 @@ BEGIN
         kb_extended_to(b.id, p.id),
         (SELECT l.most_per_hour FROM rate_limit l WHERE l.board_id = b.id AND l.category = the_category),
         (SELECT q.gpu_s_per_day FROM quota q WHERE q.board_id = b.id),
-        CASE WHEN b.teams THEN kb_team_of(p.id, b.id) END, b.late_until
+        CASE WHEN b.teams THEN kb_team_of(p.id, b.id) END, b.late_until,
+        (SELECT g.course FROM gpu_budget g WHERE g.course = b.course LIMIT 1)
     INTO person, role, banned_at, ban_reason, name, closed_at, deadline_at, zone, visibility, accepts_jobs, fair_at,
-        cost_s, invited, extended_to, most_per_hour, quota_gpu_s, team, late_until
+        cost_s, invited, extended_to, most_per_hour, quota_gpu_s, team, late_until, budget_course
     FROM person p LEFT JOIN leaderboard b ON b.id = the_board AND b.deleted_at IS NULL
     LEFT JOIN LATERAL (
         SELECT r.fair_at, r.cost_s FROM run r
@@ -91,7 +97,7 @@ BEGIN
     ) last ON true
     WHERE p.id = the_person;
     seen := ROW(person, role, banned_at, ban_reason, name, closed_at, deadline_at, zone, visibility, accepts_jobs,
-        fair_at, cost_s, invited, extended_to, most_per_hour, quota_gpu_s, team, late_until)::text;
+        fair_at, cost_s, invited, extended_to, most_per_hour, quota_gpu_s, team, late_until, budget_course)::text;
 END $$""",
     # The person's row serialises their submissions: two concurrent ones are stamped one after the other. The shared
     # intake lock is what a pause waits for: once a pause returns, nothing more is accepted. Whoever takes it
@@ -155,6 +161,57 @@ CREATE FUNCTION kb_team() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     NEW.team := kb_team_of(NEW.person_id, NEW.board_id);
     RETURN NEW;
+END $$""",
+    # The GPU-seconds of an attempt; none while it is open.
+    "kb_gpu_s": f"""
+CREATE FUNCTION kb_gpu_s(a attempt) RETURNS double precision LANGUAGE sql IMMUTABLE AS $$
+    SELECT (a.gpus * CASE WHEN a.{OPEN_ATTEMPT} THEN 0
+    {ENDED_GPU_S} END)::float8
+$$""",
+    # What an attempt used, into every budget at home that counts it. Rejudging is the hosts' own wish, so it counts for
+    # the course alone.
+    "kb_used": f"""
+CREATE FUNCTION kb_used() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE more double precision := kb_gpu_s(NEW) - kb_gpu_s(OLD);
+BEGIN
+    IF NEW.away OR more = 0 THEN
+        RETURN NULL;
+    END IF;
+    PERFORM pg_advisory_xact_lock_shared({USE_LOCK});
+    INSERT INTO gpu_budget_use AS u (budget_id, person_id, gpu_s, money, at)
+    SELECT g.id, s.person_id, more, more * NEW.price, coalesce(NEW.ended_at, OLD.ended_at)
+    FROM run r JOIN submission s ON s.id = r.submission_id JOIN leaderboard b ON b.id = s.board_id
+    JOIN gpu_budget g ON g.course = b.course
+    WHERE r.id = NEW.run_id AND g.gpu IN ('', NEW.gpu) AND (g.scope = 'course' OR r.rejudging_id = 0)
+        AND (g.begins_at IS NULL OR NEW.opened_at >= g.begins_at) AND (g.ends_at IS NULL OR NEW.opened_at < g.ends_at)
+    ORDER BY g.id
+    ON CONFLICT (budget_id, person_id) DO UPDATE SET gpu_s = u.gpu_s + excluded.gpu_s,
+        money = u.money + excluded.money, at = greatest(u.at, excluded.at);
+    RETURN NULL;
+END $$""",
+    # The same for all attempts that a course's budgets count (or for one of them): once they are set, and when a board
+    # changes its course.
+    "kb_count_budgets": f"""
+CREATE FUNCTION kb_count_budgets(the_course text, the_budget bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock({USE_LOCK});
+    DELETE FROM gpu_budget_use u USING gpu_budget g
+    WHERE g.id = u.budget_id AND g.course = the_course AND g.id = coalesce(the_budget, g.id);
+    INSERT INTO gpu_budget_use (budget_id, person_id, gpu_s, money, at)
+    SELECT g.id, s.person_id, sum(kb_gpu_s(a)), sum(kb_gpu_s(a) * a.price), max(a.ended_at)
+    FROM gpu_budget g JOIN leaderboard b ON b.course = g.course JOIN submission s ON s.board_id = b.id
+    JOIN run r ON r.submission_id = s.id JOIN attempt a ON a.run_id = r.id
+    WHERE g.course = the_course AND g.id = coalesce(the_budget, g.id) AND a.ended_at IS NOT NULL AND NOT a.away
+        AND g.gpu IN ('', a.gpu) AND (g.scope = 'course' OR r.rejudging_id = 0)
+        AND (g.begins_at IS NULL OR a.opened_at >= g.begins_at) AND (g.ends_at IS NULL OR a.opened_at < g.ends_at)
+    GROUP BY g.id, s.person_id;
+END $$""",
+    "kb_course_changed": """
+CREATE FUNCTION kb_course_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM kb_count_budgets(c.course, NULL)
+    FROM (SELECT DISTINCT g.course FROM gpu_budget g WHERE g.course IN (OLD.course, NEW.course) ORDER BY g.course) c;
+    RETURN NULL;
 END $$""",
     "kb_kept": """
 CREATE FUNCTION kb_kept() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -415,6 +415,8 @@ attempt = Table(
     # False: its GPU isn't of its board's class, so its times don't rank.
     Column("ranks", Boolean, nullable=False, server_default=text("true")),
     _moment("withdraw_at"),
+    # Whether it went to a place for overflow.
+    Column("away", Boolean, nullable=False, server_default=text("false")),
     # What a warm attempt runs in: one at a time.
     _to("keeper_id", "keeper", null=True),
     _one_of("state", AttemptState),
@@ -610,6 +612,42 @@ quota = Table(
     metadata,
     Column("board_id", BigInteger, ForeignKey("leaderboard.id"), primary_key=True, autoincrement=False),
     Column("gpu_s_per_day", Double, nullable=False),
+)
+
+# GPU-hours at home: of a course, of a section (in lower case) or a person, or with neither of each of them.
+gpu_budget = Table(
+    "gpu_budget",
+    metadata,
+    _id(),
+    _words("course"),
+    _words("scope"),
+    _words("section", default=""),
+    _to("person_id", "person", null=True),
+    _words("gpu", default=""),
+    Column("gpu_s", Double, nullable=False),
+    _moment("begins_at"),
+    _moment("ends_at"),
+    _one_of("scope", ("course", "section", "person")),
+)
+Index(
+    "uq_gpu_budget",
+    gpu_budget.c.course,
+    gpu_budget.c.scope,
+    gpu_budget.c.section,
+    func.coalesce(gpu_budget.c.person_id, 0),
+    gpu_budget.c.gpu,
+    unique=True,
+)
+
+# What each person's attempts used of a budget; a trigger keeps it, so that nobody has to add up all attempts.
+gpu_budget_use = Table(
+    "gpu_budget_use",
+    metadata,
+    Column("budget_id", BigInteger, ForeignKey("gpu_budget.id"), primary_key=True, autoincrement=False),
+    Column("person_id", BigInteger, ForeignKey("person.id"), primary_key=True, autoincrement=False),
+    Column("gpu_s", Double, nullable=False),
+    Column("money", Double, nullable=False),
+    _moment("at", null=False),
 )
 
 extension = Table(
@@ -812,6 +850,20 @@ TRIGGERS: dict[str, tuple[str, str]] = {
         (
             "BEFORE UPDATE OF source ON submission FOR EACH ROW"
             " WHEN (NEW.source <> '' OR NEW.removed_at IS NULL) EXECUTE FUNCTION kb_kept()"
+        ),
+    ),
+    "attempt_used": (
+        "attempt",
+        (
+            "AFTER UPDATE OF state, started_at, ended_at ON attempt FOR EACH ROW"
+            " WHEN (OLD.ended_at IS NOT NULL OR NEW.ended_at IS NOT NULL) EXECUTE FUNCTION kb_used()"
+        ),
+    ),
+    "leaderboard_moved": (
+        "leaderboard",
+        (
+            "AFTER UPDATE OF course ON leaderboard FOR EACH ROW"
+            " WHEN (OLD.course IS DISTINCT FROM NEW.course) EXECUTE FUNCTION kb_course_changed()"
         ),
     ),
     "run_moved": (

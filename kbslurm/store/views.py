@@ -335,7 +335,7 @@ class LeaseState:
 class Attention:
     """Something that needs a host's attention."""
 
-    kind: Literal["ambiguous", "failed", "quarantined", "unsteady", "old"]
+    kind: Literal["ambiguous", "failed", "quarantined", "unsteady", "old", "budget"]
     subject: str
     text: str
     since: datetime

@@ -186,6 +186,8 @@ MAY: Mapping[str, str] = {
         GET /admin/courses/{course}
         POST /admin/courses/{course}/import
         POST /admin/courses/{course}/invitations
+        GET /admin/courses/{course}/budgets
+        PUT /admin/courses/{course}/budgets
         PUT /admin/courses/{course}/people/{user_id}
         DELETE /admin/courses/{course}/people/{user_id}
         GET /admin/leaderboards/{leaderboard}/roles

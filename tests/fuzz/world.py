@@ -56,6 +56,8 @@ DELETE FROM board_role;
 DELETE FROM roster WHERE course <> 'gpu-2026';
 DELETE FROM rate_limit;
 DELETE FROM quota;
+DELETE FROM gpu_budget_use;
+DELETE FROM gpu_budget;
 """
 
 

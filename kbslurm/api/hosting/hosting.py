@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kbslurm.api.hosting.archiving import ArchivingActs
+from kbslurm.api.hosting.budgets import BudgetActs
 from kbslurm.api.hosting.comparing import ComparingActs
 from kbslurm.api.hosting.courses import CourseActs
 from kbslurm.api.hosting.entry import EntryActs
@@ -23,6 +24,7 @@ from kbslurm.api.hosting.warm import WarmActs
 class Hosting(
     ArchivingActs,
     ProblemActs,
+    BudgetActs,
     ComparingActs,
     CourseActs,
     EntryActs,

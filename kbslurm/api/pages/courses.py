@@ -20,7 +20,7 @@ from kbslurm.store.views import Person
 
 Course = Annotated[str, Path(max_length=contest.NAME_CAP)]
 INVITED = ("name", "email", "section", "team", "person", "link", "code", "expires_at")
-ACTS = ("set", "remove", "invite", "role")
+ACTS = ("set", "remove", "invite", "role", "budget")
 
 
 def course_pages(router: APIRouter, context: Context, visitors: Visitors) -> None:
@@ -69,6 +69,7 @@ def course_pages(router: APIRouter, context: Context, visitors: Visitors) -> Non
             course=found["course"],
             people=found["people"],
             boards=roles,
+            budgets=host.budgets(found["course"]),
             course_roles=("student", *access.BOARD_ROLES),
             board_roles=access.BOARD_ROLES,
             **more,
@@ -97,7 +98,7 @@ def course_pages(router: APIRouter, context: Context, visitors: Visitors) -> Non
 
     @router.post("/staff/courses/{course}/{act}")
     async def act(course: Course, act: str, request: Request) -> Response:
-        """Change somebody's place, take them off, make invitations, or give a role on a board."""
+        """Change somebody's place, take them off, make invitations, give a role on a board, or set a budget."""
         form = await form_of(request)
 
         def done() -> Response:
@@ -116,6 +117,8 @@ def _do(host: Hosting, course: str, act: str, form: Mapping[str, str]) -> None:
     whom = form.get("person", "").strip()
     if act == "remove":
         host.drop_from_roster(course, whom)
+    elif act == "budget":
+        _set_budget(host, course, form)
     elif act == "role":
         wanted = form.get("role", "")
         role = next((one for one in access.BOARD_ROLES if one == wanted), None)
@@ -129,6 +132,30 @@ def _do(host: Hosting, course: str, act: str, form: Mapping[str, str]) -> None:
             team=None if team is None else team.strip(),
             role=roster.course_role(role_on) if role_on else None,
         )
+
+
+def _set_budget(host: Hosting, course: str, form: Mapping[str, str]) -> None:
+    """No GPU-hours take the budget away."""
+    text, of = (form.get(name, "").strip() for name in ("gpu_hours", "of"))
+    named = form.get("whom", "").strip()
+    try:
+        wanted = float(text) if text else None
+    except ValueError:
+        raise Invalid(f"{contest.shown(text)} isn't a number of GPU-hours", hint="Write 100 or 0.5.") from None
+    if of not in ("", "section", "person"):
+        raise NotFound("kind of budget", of, known=["section", "person"])
+    if of == "" and named:
+        raise Invalid("a budget of the course is nobody's in particular", hint="Choose a section or a person.")
+    host.set_budget(
+        course,
+        wanted,
+        section=named if of == "section" and named else None,
+        person=named if of == "person" and named else None,
+        each="section" if of == "section" and not named else "person" if of == "person" and not named else None,
+        gpu=form.get("gpu", "").strip() or None,
+        begins=form.get("begins", "").strip() or None,
+        until=form.get("until", "").strip() or None,
+    )
 
 
 def _invited(host: Hosting, course: str, form: Mapping[str, str]) -> Response:

@@ -12,6 +12,7 @@ from kbslurm.api.context import Context
 from kbslurm.api.door import Door
 from kbslurm.api.routes.hosts.archiving import add_archiving
 from kbslurm.api.routes.hosts.boards import add_boards, add_export, add_uploads
+from kbslurm.api.routes.hosts.budgets import add_budgets
 from kbslurm.api.routes.hosts.comparing import add_comparing
 from kbslurm.api.routes.hosts.courses import add_board_roles, add_courses
 from kbslurm.api.routes.hosts.grading import add_grading
@@ -52,6 +53,7 @@ SUBJECTS = (
     add_warm,
     add_courses,
     add_board_roles,
+    add_budgets,
     add_questions,
     add_archiving,
 )
