@@ -33,7 +33,7 @@ class Crowded(Refused):
 
 
 class Connection(Protocol):
-    """One connection, as its protocol sees it. `is_streaming`: its latest answer has no length, so it may go on."""
+    """One connection, as its protocol sees it. `is_streaming`: its latest answer may go on for ever."""
 
     peer: str
     is_direct: bool

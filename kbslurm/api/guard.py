@@ -19,6 +19,7 @@ from kbslurm.errors import KbslurmError
 
 HEAD_CAP = 32_768
 HEALTH = "/health"
+ENDLESS = (b"text/event-stream", b"application/x-ndjson")  # what goes on until its reader has gone
 HEADERS = tuple((name.lower().encode(), value.encode()) for name, value in refusals.HEADERS.items())
 
 
@@ -39,9 +40,9 @@ class Guarded:
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
-                known = {name.lower() for name, _ in message["headers"]}
+                known = {name.lower(): value for name, value in message["headers"]}
                 if (connection := connection_of(scope)) is not None:
-                    connection.is_streaming = b"content-length" not in known
+                    connection.is_streaming = known.get(b"content-type", b"").startswith(ENDLESS)
                 message["headers"] = [*message["headers"], *(pair for pair in HEADERS if pair[0] not in known)]
                 if self._is_in_reserve(scope):
                     message["headers"].append((b"connection", b"close"))  # nobody stays there
