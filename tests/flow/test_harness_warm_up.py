@@ -88,7 +88,7 @@ input_t generate_input(int size, int seed) { return input_t(static_cast<size_t>(
 output_t reference(input_t data) { return data; }
 bool check_implementation(output_t output, output_t expected) { return output == expected; }
 """
-NATIVE = {"lang": "cu", "entry": "submission.cu"}
+NATIVE: dict[str, Any] = {"lang": "cu", "entry": "submission.cu"}
 
 
 def _judged(folder: Path, source: str, n: int = 50, pace_s: float = 0.002, **changed: Any) -> wire.Report:

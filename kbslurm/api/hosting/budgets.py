@@ -46,9 +46,7 @@ class BudgetActs(CourseActs):
             raise Invalid("a budget is of a section, of a person, or of each of them", hint="Choose one of these.")
         whom: Person | None = None
         if person is not None:  # who has left the roster may still have a budget to take away
-            whom = (
-                self._on(name, person) if gpu_hours is not None else self._by_roster(name, person) or self.whom(person)
-            )
+            whom = self._on(name, person) if gpu_hours is not None else self.whom_in(name, person)
         budget = GpuBudget(
             course=name,
             scope="section" if section is not None else "person" if whom is not None else each or "course",
