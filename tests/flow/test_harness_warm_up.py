@@ -131,13 +131,27 @@ def test_it_is_called_in_compiled_code_too(tmp_path: Path, n: int, pace_s: float
     assert report.log.splitlines()[-1] == calls
 
 
+OWN = [  # what a submission has of that name, and whether it is called
+    ("void kb_warm_up(const input_t &data) { warmed += data.size() == 9; }", True),
+    (("struct View { View(const input_t &all) : size(all.size()) {} size_t size; };"
+     " void kb_warm_up(View data) { warmed += data.size == 9; }"), True),
+    ("static auto kb_warm_up = [](const input_t &) { ++warmed; };", True),
+    ("enum Told { good, bad }; Told kb_warm_up(input_t) { ++warmed; return good; }", True),
+    ("void kb_warm_up(int, int) { ++warmed; }", False),
+    ("static bool kb_warm_up = true;", False),
+    ("template <class T> void kb_warm_up(T &&x) { x.launch(3); }", False),
+    ("struct Own { void kb_warm_up(input_t) { ++warmed; } };", False),
+]  # fmt: skip
+
+
 @needs(GXX)
-def test_a_compiled_one_takes_what_its_kernel_takes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("own", "called"), OWN)
+def test_a_compiled_one_takes_what_its_kernel_takes_or_isnt_called(tmp_path: Path, own: str, called: bool) -> None:
     (tmp_path / "reference.cu").write_text(TYPED)
     problem = load(tmp_path / "reference.cu", name="typed")
     source = (
         '#include "reference.cu"\n#include <cstdio>\nstatic int warmed = 0;\n'
-        "void kb_warm_up(const input_t &data) { warmed += data.size() == 9; }\n"
+        f"{own}\n"
         'output_t custom_kernel(input_t data) { std::printf("%d\\n", warmed); std::fflush(stdout); return data; }\n'
     )
     told = manifest_for(
@@ -145,7 +159,8 @@ def test_a_compiled_one_takes_what_its_kernel_takes(tmp_path: Path) -> None:
     )
     report = ground.judged(tmp_path / "run", told).told
     assert report.verdict == "passed", report.reason
-    assert int(report.log.splitlines()[-1]) > 1
+    assert (int(report.log.splitlines()[-1]) > 1) is called
+    assert ("kb_warm_up isn't called, since it can't be called as the kernel is: " in report.log) is not called
 
 
 @needs(GXX)

@@ -25,6 +25,8 @@ _CAPABILITY = {
 }  # fmt: skip
 _GPUS = tuple(f"nvidia{n}" for n in range(64))
 _DEVICE_CODE = re.compile(r"__global__|__device__|<<<|\bcub::|\bthrust::|cutlass/|\bcooperative_groups\b")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_WARM_UP = re.compile(r"\bkb_warm_up\b")
 _NVCC_ONLY = re.compile(
     r"--?(use_fast_math|expt-|extended-lambda|gencode|arch|threads|lineinfo|rdc|ptxas|maxrregcount|fmad|ftz|prec-|diag"
     r"|extra-device|split-compile|t\b|forward-unknown|device)|-Xptxas|-Xnvlink|-Xfatbin|-lcu|-lnv"
@@ -47,7 +49,13 @@ def compiled(told: dict[str, Any], cache: str) -> tuple[int, str]:
         return Status.NO_COMPILER, _missing(_DEVICE_CODE.search(text) is not None)
     library = os.path.join(cache, told["library"])
     argv = _argv(compiler, told, work, library)
-    code, said = _ran(argv, work)
+    code, said = 1, ""
+    if _WARM_UP.search(_COMMENT.sub("", text)):
+        code, said = _ran([*argv, "-DKB_WARM_UP"], work)
+        if code != 0:  # there may be no such function, or one of its own that takes something else
+            print(f"kb_warm_up isn't called, since it can't be called as the kernel is: {excerpt(said)}", flush=True)
+    if code != 0:
+        code, said = _ran(argv, work)
     print(said, flush=True)
     if code != 0 or not os.path.isfile(library):
         if code == -9 or "Killed" in said or "virtual memory exhausted" in said or "out of memory" in said.lower():

@@ -239,18 +239,14 @@ template <class F> int guarded(F &&body, char *said, int cap) {
   catch (...) { std::snprintf(said, (size_t)cap, "an exception of another type"); return 2; }
 }
 
-// What a submission may define beside its kernel; of two functions that could be called, this one is the last choice.
-struct Absent {};
-struct Anything { template <class T> Anything(T &&) {} };
+// What a submission defines beside its kernel: a number other than 0 is an error, and whatever else it returns is lost.
 template <class F> int asked(F &&call, char *said, int cap) {
   using Told = decltype(call());
   return guarded([&]() -> int {
-    if constexpr (std::is_integral<Told>::value) return call() ? 2 : 0;
+    if constexpr (std::is_integral<Told>::value || std::is_enum<Told>::value)
+      return static_cast<long long>(call()) ? 2 : 0;
     else { (void)call(); return 0; }
   }, said, cap);
-}
-template <class F> constexpr bool defined(const F &) {
-  return !std::is_same<decltype(std::declval<F>()()), Absent>::value;
 }
 }  // namespace kb
 
@@ -302,19 +298,21 @@ def call_unit(entry_file: str, adapter: Mapping[str, Any], call: str) -> str:
 
 
 def _warm_unit(given: str, *, ready: str) -> str:
-    """`kb_warm` around a `kb_warm_up` that takes what the kernel takes, and whether there is one."""
-    last = ", ".join("kb::Anything" for _ in given.split(","))
-    return _WARM.format(last=last, given=given, ready=ready)
+    """`kb_warm` around a `kb_warm_up` that is called as the kernel is; with `KB_WARM_UP`, else there is none."""
+    return _WARM.format(given=given, ready=ready)
 
 
 _WARM = """
-inline kb::Absent kb_warm_up({last}) {{ return {{}}; }}
+#ifdef KB_WARM_UP
 extern "C" int kb_warm(const kb_array *in, int inputs, kb_array *out, int outputs, char *said, int cap) {{
+  (void)in; (void)inputs; (void)out; (void)outputs;
   return kb::asked([&] {{ {ready} return kb_warm_up({given}); }}, said, cap);
 }}
-extern "C" int kb_warms(const kb_array *in, int inputs, kb_array *out, int outputs) {{
-  return kb::defined([&] {{ {ready} return kb_warm_up({given}); }});
-}}
+extern "C" int kb_warms() {{ return 1; }}
+#else
+extern "C" int kb_warm(const kb_array *, int, kb_array *, int, char *, int) {{ return 0; }}
+extern "C" int kb_warms() {{ return 0; }}
+#endif
 """
 _CALL = """
 extern "C" int kb_call(const kb_array *in, int inputs, kb_array *out, int outputs, char *said, int cap) {{

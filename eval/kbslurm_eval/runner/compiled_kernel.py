@@ -41,7 +41,7 @@ class Kernel:
         self._library = ctypes.CDLL(path)
         self._call, self._warm = self._library.kb_call, self._library.kb_warm
         self._call.restype = self._warm.restype = ctypes.c_int
-        self.warms = bool(self._library.kb_warms(None, 0, None, 0))  # it has a `kb_warm_up`
+        self.warms = bool(self._library.kb_warms())  # it has a `kb_warm_up`
         self._said = ctypes.create_string_buffer(SAID_CAP)
         self._outputs: dict[tuple[int, int, int], CallArrays] = {}
         self.before: Callable[[], None] | None = None  # what happens between the last preparation and the call
