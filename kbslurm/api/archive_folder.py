@@ -91,9 +91,14 @@ def write(
 
 def zipped(folder: Path, name: str, out: BinaryIO) -> None:
     """The whole archive as one file, in which it is a folder of that name."""
-    with ZipFile(out, "w", ZIP_DEFLATED) as file:
-        for one in sorted((*_files(folder), folder / SUMS)):
-            file.write(one, f"{name}/{one.relative_to(folder)}")
+    try:
+        with ZipFile(out, "w", ZIP_DEFLATED) as file:
+            for one in sorted((*_files(folder), folder / SUMS)):
+                file.write(one, f"{name}/{one.relative_to(folder)}")
+    except OSError as error:
+        raise BackendTrouble(
+            "archive", f"can't be written ({error.strerror})", hint="The service's temporary folder may be full."
+        ) from None
 
 
 def _write_tables(

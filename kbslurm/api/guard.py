@@ -19,7 +19,6 @@ from kbslurm.errors import KbslurmError
 
 HEAD_CAP = 32_768
 HEALTH = "/health"
-ENDLESS = (b"text/event-stream", b"application/x-ndjson")  # what goes on until its reader has gone
 HEADERS = tuple((name.lower().encode(), value.encode()) for name, value in refusals.HEADERS.items())
 
 
@@ -34,15 +33,15 @@ class Guarded:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        if (connection := connection_of(scope)) is not None:
+            connection.is_streaming = False
         is_head = scope["method"] == "HEAD"
         if is_head:  # the headers that GET would send, without the body
             scope = {**scope, "method": "GET"}
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
-                known = {name.lower(): value for name, value in message["headers"]}
-                if (connection := connection_of(scope)) is not None:
-                    connection.is_streaming = known.get(b"content-type", b"").startswith(ENDLESS)
+                known = {name.lower() for name, _ in message["headers"]}
                 message["headers"] = [*message["headers"], *(pair for pair in HEADERS if pair[0] not in known)]
                 if self._is_in_reserve(scope):
                     message["headers"].append((b"connection", b"close"))  # nobody stays there

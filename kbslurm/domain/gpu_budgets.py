@@ -2,7 +2,8 @@
 
 What counts is the GPU time of attempts at home, as `kbslurm usage` counts it, warm ones included; each in the moment in
 which it was opened. Runs elsewhere cost money and have a budget of their own (`placement.Budget`). An open run counts
-at the most that it may use until it ends, and a queued one as if it ran at home until it goes elsewhere.
+at the most that it may use until it ends, and a queued one as if it ran at home until it goes elsewhere; what staff or
+the service have ordered counts when it has ended.
 
 A submission is accepted while that is below the budget, and what was accepted runs to its end. So a budget is overrun
 at most by the runs of the last submission that was accepted, and by what the service orders itself: attempts again

@@ -22,7 +22,7 @@ from kbslurm.errors import NotFound
 from kbslurm.store.archives import Archive, earlier
 from kbslurm.store.connect import Connection, Pool
 from kbslurm.store.gpu_budgets import LOCK_USE
-from kbslurm.store.rows import Rows, note_event, or_now
+from kbslurm.store.rows import Rows, note_event, or_now, row_of
 
 # Where hosts are noted by their name.
 BY_NAME = (
@@ -119,7 +119,9 @@ class Erasing(Rows):
         """Delete them for good, in one transaction."""
         at, pseudonym = or_now(now), f"{PSEUDONYM}{secrets.token_hex(4)}"
         with self._pool.transaction() as connection:
-            connection.execute(LOCK_USE.encode())
+            own = row_of(connection, "SELECT 1 AS one FROM gpu_budget WHERE person_id = %(id)s", {"id": person})
+            if own is not None:
+                connection.execute(LOCK_USE.encode())  # attempts that end wait meanwhile
             connection.execute(b"SELECT id FROM person WHERE id = %(id)s FOR UPDATE", {"id": person})
             found = _found(connection, person)
             archives = earlier(connection, person)

@@ -21,7 +21,7 @@ from kbslurm.store.rows import Rows, note_event, or_now, row_of
 # Two submissions to a course that has budgets are decided on one after the other: each sees what the one before it may
 # use. Whoever holds this waits for nobody else's.
 LOCK_COURSE = "SELECT pg_advisory_xact_lock(hashtextextended(%(course)s, 4927315))"
-# Whoever takes budgets away holds this first, so that no attempt that ends adds to what is no longer there.
+# Whoever sets budgets or takes them away holds this first: no attempt that ends adds to what is no longer there.
 LOCK_USE = f"SELECT pg_advisory_xact_lock({USE_LOCK})"
 
 _BUDGETS = """
@@ -30,7 +30,8 @@ FROM gpu_budget g LEFT JOIN person p ON p.id = g.person_id WHERE g.course = %(co
 ORDER BY CASE g.scope WHEN 'course' THEN 1 WHEN 'section' THEN 2 ELSE 3 END, g.section, lower(p.name) NULLS FIRST, g.gpu
 """
 
-# Open runs are few, and the rest of each is looked up by its key: a join might read every submission there was.
+# Open runs are few, and the rest of each is looked up by its key: a join might read every submission there was. What
+# hosts and the service have ordered counts when it is used: before that, it holds up nobody.
 # Who holds each budget, and what they have used of it. With a person: only what they hold now, or hold a part of, on
 # these GPU types. An own budget of a section or person that holds now takes the place of what each of them has.
 HELD = f"""
@@ -41,10 +42,11 @@ WITH budget AS MATERIALIZED (
     SELECT * FROM budget
     WHERE %(person)s::bigint IS NULL OR holds AND (gpu = '' OR gpu = ANY(%(gpus)s::text[]))
 ), open AS MATERIALIZED (
-    SELECT r.person_id, r.gpu, r.rejudging_id <> 0 AS by_hosts,
+    SELECT r.person_id, r.gpu,
         r.cost_s * (SELECT v.ranks FROM problem_version v WHERE v.id = r.problem_version_id) AS gpu_s
     FROM run r
-    WHERE r.state IN ('queued', 'launching', 'running')
+    WHERE r.state IN ('queued', 'launching', 'running') AND r.rejudging_id = 0
+        AND (SELECT p.role FROM person p WHERE p.id = r.person_id) = 'participant'
         AND (SELECT b.course FROM submission s JOIN leaderboard b ON b.id = s.board_id WHERE s.id = r.submission_id)
             = %(course)s
         AND CASE WHEN r.state = 'queued' THEN true ELSE NOT coalesce((SELECT a.away FROM attempt a
@@ -85,18 +87,18 @@ LEFT JOIN LATERAL (
 LEFT JOIN LATERAL (
     SELECT sum(o.gpu_s) AS gpu_s FROM open o
     WHERE b.gpu IN ('', o.gpu) AND CASE b.scope WHEN 'course' THEN true
-        WHEN 'person' THEN o.person_id = h.person_id AND NOT o.by_hosts
-        ELSE o.person_id IN (SELECT m.person_id FROM member m WHERE m.key = h.key) AND NOT o.by_hosts END
+        WHEN 'person' THEN o.person_id = h.person_id
+        ELSE o.person_id IN (SELECT m.person_id FROM member m WHERE m.key = h.key) END
 ) may ON true
 ORDER BY CASE b.scope WHEN 'course' THEN 1 WHEN 'section' THEN 2 ELSE 3 END, b.gpu, lower(h.name)
 """
 _BUDGET = ("course", "scope", "gpu_s", "section", "person_id", "person", "gpu", "begins_at", "ends_at")
 
-_WHICH = """course = %(course)s AND scope = %(scope)s AND section = %(section)s
+_WHICH = """course = %(course)s AND scope = %(scope)s AND section = lower(%(section)s)
     AND coalesce(person_id, 0) = coalesce(%(person_id)s::bigint, 0) AND gpu = %(gpu)s"""
 _SET = """
 INSERT INTO gpu_budget (course, scope, section, person_id, gpu, gpu_s, begins_at, ends_at)
-VALUES (%(course)s, %(scope)s, %(section)s, %(person_id)s, %(gpu)s, %(gpu_s)s, %(begins_at)s, %(ends_at)s)
+VALUES (%(course)s, %(scope)s, lower(%(section)s), %(person_id)s, %(gpu)s, %(gpu_s)s, %(begins_at)s, %(ends_at)s)
 ON CONFLICT (course, scope, section, coalesce(person_id, 0), gpu) DO UPDATE SET gpu_s = excluded.gpu_s,
     begins_at = excluded.begins_at, ends_at = excluded.ends_at
 RETURNING id
@@ -125,6 +127,7 @@ class GpuBudgets(Rows):
         """Set a budget, or change it. What was used before counts."""
         at = or_now(now)
         with self._pool.transaction() as connection:
+            row_of(connection, LOCK_USE, {})
             found = row_of(connection, _SET, _row(budget))
             assert found is not None
             count = "SELECT kb_count_budgets(%(course)s, %(budget)s)"

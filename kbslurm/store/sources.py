@@ -9,15 +9,23 @@ from datetime import datetime
 from kbslurm.store.connect import Pool
 from kbslurm.store.rows import Rows
 
-# What somebody submitted twice counts once, as of when they did so first.
+# What somebody submitted twice counts once, as of when they did so first. What ranks comes first, and then what may:
+# whoever submits much afterwards moves none of that out of sight.
 _SOURCES = """
-WITH once AS (
-    SELECT DISTINCT ON (s.person_id, s.board_id, s.sha256) s.id AS submission, s.person_id AS person, s.board_id,
-        s.accepted_at
+WITH best AS (
+    SELECT DISTINCT ON (s.person_id, s.board_id, r.gpu) s.person_id, s.board_id, s.sha256
+    FROM submission s JOIN run r ON r.submission_id = s.id JOIN verdict v ON v.run_id = r.id
+    WHERE s.board_id = ANY(%(boards)s) AND v.ranked AND v.score_s IS NOT NULL
+    ORDER BY s.person_id, s.board_id, r.gpu, v.score_s
+), once AS (
+    SELECT min(s.id) AS submission, max(s.id) AS newest, s.person_id AS person, s.board_id, s.sha256,
+        min(s.accepted_at) AS accepted_at, bool_or(s.mode = 'leaderboard') AS may_rank
     FROM submission s WHERE s.board_id = ANY(%(boards)s) AND s.removed_at IS NULL AND s.source <> ''
-    ORDER BY s.person_id, s.board_id, s.sha256, s.id
+    GROUP BY s.person_id, s.board_id, s.sha256
 ), counted AS (
-    SELECT once.*, row_number() OVER (PARTITION BY person, board_id ORDER BY submission DESC) AS place FROM once
+    SELECT once.*, row_number() OVER (PARTITION BY person, board_id ORDER BY
+        (person, board_id, sha256) IN (SELECT person_id, board_id, sha256 FROM best) DESC, may_rank DESC, newest DESC
+    ) AS place FROM once
 )
 SELECT c.submission, c.person, p.name, b.name AS board, r.section, kb_team_of(p.id, b.id) AS team, b.course,
     c.accepted_at, c.place
@@ -30,7 +38,7 @@ ORDER BY c.submission
 @dataclass(frozen=True, kw_only=True)
 class Listed:
     """A submission whose source can be compared. `place`: which one it is of the same person's on that board, counted
-    from the newest."""
+    from what ranks, and then from the newest."""
 
     submission: int
     person: int

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -203,6 +204,44 @@ def test_rejudging_is_the_hosts_wish_and_counts_for_the_course_alone(rig: Rig) -
         connection.execute(b"UPDATE attempt SET started_at = started_at - interval '60 seconds'")
     again = {("course", ""): 160.0, ("person", "ada"): 100.0, ("section", "A"): 100.0}
     assert {key[:2]: seconds for key, seconds in used(rig).items() if seconds} == again
+
+
+def test_what_hosts_have_ordered_and_what_they_submit_holds_up_nobody(rig: Rig) -> None:
+    """A rejudge of three short runs, counted at their limits, closed a course until it was done."""
+    put(rig, replace(COURSE, gpu_s=100))
+    for who in ("ada", "emmy", "root"):
+        rig.person(who)
+    rig.store.people.set_role(rig.person("root"), "staff", now=rig.now)
+    for who in ("ada", "emmy"):
+        rig.accept(who)
+    with rig.store._pool.transaction() as connection:
+        connection.execute(b"UPDATE run SET rejudging_id = 7")
+    for _ in range(3):
+        rig.accept("root", by_staff=True)
+    (one,) = held(rig)
+    assert (one.open_s, one.state) == (0, "ok")
+    rig.accept("grace")
+    (one,) = held(rig)
+    assert one.open_s == 60
+
+
+def test_budgets_set_and_taken_away_at_once_wait_for_each_other(rig: Rig) -> None:
+    put(rig, COURSE)
+    faults: list[Exception] = []
+
+    def over_and_over(act: Callable[[], object]) -> None:
+        for _ in range(30):
+            try:
+                act()
+            except NotFound:
+                pass
+            except Exception as error:
+                faults.append(error)
+
+    puts = partial(over_and_over, partial(put, rig, COURSE))
+    clears = partial(over_and_over, lambda: rig.store.gpu_budgets.clear(COURSE, by="root", now=rig.now))
+    at_once([puts, clears, puts, clears])
+    assert not faults
 
 
 def test_a_board_that_changes_its_course_takes_along_what_was_used(rig: Rig) -> None:

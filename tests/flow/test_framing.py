@@ -69,13 +69,14 @@ def test_whoever_sends_no_more_still_gets_the_answer(api: ServedApi) -> None:
             assert len(body) == int(length.partition(b":")[2]) > 0, (path, head)
 
 
+@pytest.mark.parametrize("path", ["judgements", "event-feed?stream=false"])
 @pytest.mark.parametrize("asks", ["", "Upgrade: h2c\r\n"])
-def test_so_does_whoever_asks_for_a_list_that_is_sent_in_parts(api: ServedApi, asks: str) -> None:
+def test_so_does_whoever_asks_for_a_list_that_is_sent_in_parts(api: ServedApi, asks: str, path: str) -> None:
     """With an upgrade that nobody offers, the end of what is sent is seen only while the answer is on its way."""
     host, port = api.url.removeprefix("http://").split(":")
     for _ in range(20):
         with socket.create_connection((host, int(port)), timeout=30) as line:
-            line.sendall(f"GET /contests/transpose/judgements HTTP/1.1\r\nHost: 127.0.0.1\r\n{asks}\r\n".encode())
+            line.sendall(f"GET /contests/transpose/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{asks}\r\n".encode())
             line.shutdown(socket.SHUT_WR)
             answer = b"".join(iter(lambda line=line: line.recv(65_536), b""))  # type: ignore[misc]
         assert answer.startswith(b"HTTP/1.1 200") and answer.endswith(b"\r\n0\r\n\r\n"), answer[-200:]

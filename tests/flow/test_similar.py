@@ -18,6 +18,7 @@ from kbslurm.domain.similarity import LEAST, document
 from kbslurm.domain.source import bundled
 from kbslurm.errors import Invalid, KbslurmError, NotFound
 from kbslurm.flow.submit import accept
+from kbslurm_eval.shared.wire import Mode
 from tests.command_line import CommandLine
 from tests.disguises import renamed
 from tests.flow.stage import HandClock
@@ -41,12 +42,14 @@ def host(api: ServedApi) -> Iterator[Client]:
         yield client
 
 
-def submitted(api: ServedApi, by: str, text: str, board: str = "transpose", *, file_name: str = "k.py") -> int:
+def submitted(
+    api: ServedApi, by: str, text: str, board: str = "transpose", *, file_name: str = "k.py", mode: Mode = "test"
+) -> int:
     clock = api.context.clock
     assert isinstance(clock, HandClock)
     clock.go(60)
     person = api.store.people.ensure(by)
-    return int(accept(api.store.intake, person.id, board, file_name, text, "test", ["H100"], api.now).submission_id)
+    return int(accept(api.store.intake, person.id, board, file_name, text, mode, ["H100"], api.now).submission_id)
 
 
 def enrolled(api: ServedApi, name: str, section: str, team: str | None = None, course: str = "gpu") -> None:
@@ -168,6 +171,19 @@ def test_more_sources_than_fit_are_the_newest_of_each(
         submitted(api, f"one-{number}", f"{COPY}\nx = {number}\n")
     with pytest.raises(Invalid, match="7 people's sources are too many to compare at once"):
         host.similar("transpose")
+
+
+def test_what_ranks_is_compared_however_much_is_submitted_after_it(api: ServedApi, host: Client) -> None:
+    """First as a test, then as what counts, and then enough variants to move it out of sight."""
+    submitted(api, "ada", KERNEL)
+    submitted(api, "bea", COPY)
+    for number in range(OF_EACH):
+        submitted(api, "bea", f"def custom_kernel(data):\n    return {number}\n")
+    submitted(api, "bea", COPY, mode="leaderboard")
+    for number in range(OF_EACH):
+        submitted(api, "bea", f"def custom_kernel(data):\n    return -{number}\n")
+    found = host.similar("transpose")
+    assert people(found) == [("ada", "bea")]
 
 
 def test_only_graders_of_every_board_may_look(api: ServedApi, host: Client) -> None:

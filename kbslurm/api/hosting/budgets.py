@@ -66,14 +66,15 @@ class BudgetActs(CourseActs):
         return self.budgets(name)
 
     def _section_in(self, course: str, text: str, *, gone: bool) -> str:
-        """The section in lower case; NotFound if nobody is in it, unless its budget is to be taken away."""
+        """The section as the roster writes it; NotFound if nobody is in it, unless its budget is to be taken away."""
         wanted = contest.within("section", text, contest.NAME_CAP).strip()
         people = self.store.roster.of_course(course, everyone=True)
         known = sorted({one.section for one in people if one.section is not None})
-        if not gone and wanted.lower() not in {one.lower() for one in known}:
+        found = next((one for one in known if one.lower() == wanted.lower()), None)
+        if not gone and found is None:
             hint = None if known else "The course has no sections; kbslurm roster import brings them."
             raise NotFound(f"section of course {course}", wanted, known=known, hint=hint)
-        return wanted.lower()
+        return found or wanted
 
     def _gpu(self, course: str, text: str) -> str:
         """The GPU type as the course's boards write it, or an earlier budget; NotFound if none of them does."""

@@ -16,6 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from kbslurm.api import sessions, waiting
 from kbslurm.api.context import Context
 from kbslurm.api.door import Look, look_in_turn
+from kbslurm.api.endless import EndlessResponse
 from kbslurm.api.listener import BOARDS
 from kbslurm.api.pages.board_news import BoardNews, Channel
 from kbslurm.api.pages.board_views import BoardViews, Found, Place
@@ -88,7 +89,7 @@ def live_streams(
 
 
 def _stream(lines: AsyncIterator[str]) -> StreamingResponse:
-    return StreamingResponse(lines, media_type="text/event-stream", headers={**HEADERS, "X-Accel-Buffering": "no"})
+    return EndlessResponse(lines, media_type="text/event-stream", headers=HEADERS)
 
 
 async def _steps(

@@ -14,6 +14,7 @@ from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.contest_feed import TOLD, ContestFeed, Seen
 from kbslurm.api.context import Context
 from kbslurm.api.door import Door, look_in_turn
+from kbslurm.api.endless import EndlessResponse
 from kbslurm.api.identity import Sender
 from kbslurm.api.lookup import may_see_board
 from kbslurm.api.parameters import Name
@@ -174,6 +175,7 @@ def routes(context: Context) -> APIRouter:
         about = await run_in_threadpool(contest_feed.seen, context, sender, leaderboard)
         after = await run_in_threadpool(announce.place_of, context.store.events, since_token, contest_feed.MARK)
         lines = feed.lines(look_in_turn(context, request), sender, about, after, stream=stream)
-        return StreamingResponse(lines, media_type="application/x-ndjson", headers=HEADERS)
+        kind = EndlessResponse if stream else StreamingResponse
+        return kind(lines, media_type="application/x-ndjson", headers=HEADERS)
 
     return router

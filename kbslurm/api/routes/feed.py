@@ -18,6 +18,7 @@ from kbslurm.api import identity
 from kbslurm.api.answers import answers
 from kbslurm.api.context import Context
 from kbslurm.api.door import Door, Look, look_in_turn
+from kbslurm.api.endless import EndlessResponse
 from kbslurm.api.identity import Sender
 from kbslurm.api.metrics import MEDIA_TYPE
 from kbslurm.contract.feed import FeedLine
@@ -55,7 +56,8 @@ def routes(context: Context) -> APIRouter:
         await run_in_threadpool(identity.service, context, sender)
         after = await run_in_threadpool(announce.place_of, context.store.events, since_token)
         lines = _lines(context, look_in_turn(context, request), sender, after, stream)
-        return StreamingResponse(lines, media_type="application/x-ndjson", headers={"X-Accel-Buffering": "no"})
+        kind = EndlessResponse if stream else StreamingResponse
+        return kind(lines, media_type="application/x-ndjson")
 
     @router.get(
         "/metrics",

@@ -15,6 +15,7 @@ from kbslurm.api import identity, popcorn_submission, upload, waiting
 from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.context import Context
 from kbslurm.api.door import Door, Look, look_in_turn
+from kbslurm.api.endless import EndlessResponse
 from kbslurm.api.identity import Given, Sender
 from kbslurm.api.parameters import Gpu, Name
 from kbslurm.api.refusals import public_sentence, sentence
@@ -118,7 +119,7 @@ def routes(context: Context, histories: waiting.Histories) -> APIRouter:
         stream = followed(
             context, look_in_turn(context, request), histories, sender, SubmissionId(told["details"]["id"])
         )
-        return StreamingResponse(_as_text(stream), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        return EndlessResponse(_as_text(stream), media_type="text/event-stream")
 
     return router
 
