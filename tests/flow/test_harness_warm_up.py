@@ -176,3 +176,11 @@ def test_what_goes_wrong_in_a_compiled_one_is_told(tmp_path: Path, fault: str, t
     report = _judged(tmp_path, "#include <stdexcept>\n" + source, **NATIVE)
     assert report.verdict == "error"
     assert told in report.reason
+
+
+@needs(GXX)
+def test_a_mistake_elsewhere_isnt_blamed_on_it(tmp_path: Path) -> None:
+    broken = COMPILED.replace("FAULT", "0") + "int custom_helper( { return 0; }\n"
+    report = _judged(tmp_path, broken, **NATIVE)
+    assert report.verdict == "error" and "error" in report.reason
+    assert "kb_warm_up isn't called" not in report.log

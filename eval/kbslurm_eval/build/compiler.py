@@ -49,13 +49,14 @@ def compiled(told: dict[str, Any], cache: str) -> tuple[int, str]:
         return Status.NO_COMPILER, _missing(_DEVICE_CODE.search(text) is not None)
     library = os.path.join(cache, told["library"])
     argv = _argv(compiler, told, work, library)
-    code, said = 1, ""
+    code, said, why_not = 1, "", ""
     if _WARM_UP.search(_COMMENT.sub("", text)):
         code, said = _ran([*argv, "-DKB_WARM_UP"], work)
-        if code != 0:  # there may be no such function, or one of its own that takes something else
-            print(f"kb_warm_up isn't called, since it can't be called as the kernel is: {excerpt(said)}", flush=True)
+        why_not = excerpt(said)
     if code != 0:
         code, said = _ran(argv, work)
+        if code == 0 and why_not:  # there may be no such function, or one of its own that takes something else
+            print(f"kb_warm_up isn't called, since it can't be called as the kernel is: {why_not}", flush=True)
     print(said, flush=True)
     if code != 0 or not os.path.isfile(library):
         if code == -9 or "Killed" in said or "virtual memory exhausted" in said or "out of memory" in said.lower():
