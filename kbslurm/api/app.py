@@ -27,7 +27,18 @@ from kbslurm.api.page_turns import PagesInTurn
 from kbslurm.api.pages import router as pages
 from kbslurm.api.rate_limits import Limits, RateLimiter
 from kbslurm.api.refusals import of_a_bug, of_http_error, of_invalid_values, of_our_error, of_unkeepable_text, refusal
-from kbslurm.api.routes import artifacts, bot, contests, feed, popcorn, profiling, publishing, sign_on, submitting
+from kbslurm.api.routes import (
+    artifacts,
+    bot,
+    contests,
+    feed,
+    popcorn,
+    profiling,
+    publishing,
+    pulling,
+    sign_on,
+    submitting,
+)
 from kbslurm.api.routes.hosts import router as hosts
 from kbslurm.api.standings_cache import StandingsCache
 from kbslurm.contract.models import MODELS
@@ -70,6 +81,7 @@ def create_app(context: Context, *, more: Sequence[APIRouter] = ()) -> FastAPI:
         contests.routes(context),
         sign_on.routes(context),
         publishing.routes(context),
+        pulling.routes(context),
         pages.routes(context, histories, standings),
         *more,
     ):

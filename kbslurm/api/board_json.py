@@ -45,6 +45,7 @@ def board_told(context: Context, board: Board) -> dict[str, Any]:
         "practice": board.practice,
         "names": board.names,
         "standings": board.standings,
+        "publishes_reference": board.publishes_reference,
         "paired": paired,
         "calibration": {gpu: one.state for gpu, one in calibrations.items()},
         "remarks": remarks(board, now),

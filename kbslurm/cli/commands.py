@@ -239,13 +239,18 @@ COMMANDS: Mapping[str, Command | Group] = {
         "Invitations to private boards: make, list, revoke.",
         {
             "make": Command(
-                "host.invite:make", "Make invitation codes, one per line, each for one person: `popcorn join CODE`."
+                "host.invite:make",
+                "Make invitation codes, one per line, each for one person: `kbslurm join CODE SERVICE`.",
             ),
             "list": Command("host.invite:list_", "List a board's invitations and who claimed them."),
             "revoke": Command(
                 "host.invite:revoke", "Revoke an invitation, and the access of the person who claimed it."
             ),
         },
+    ),
+    "join": Command(
+        "competitor.join:join",
+        "Join a board or a course by an invitation; if you have no account there, you get one and are signed in.",
     ),
     "limit": Group(
         "Limits per person and board: show, rate, quota.",
@@ -276,8 +281,12 @@ COMMANDS: Mapping[str, Command | Group] = {
     ),
     "nickname": Command("competitor.nickname:nickname", "Choose as whom others see you on a board that has nicknames."),
     "problem": Group(
-        "Problems: add, import, verify, list, show.",
+        "Problems: pull, add, import, verify, list, show.",
         {
+            "pull": Command(
+                "competitor.problem_pull:problem_pull",
+                "Get a board's problem into a directory, to work on it and try submissions at home.",
+            ),
             "add": Command("host.problem_add:problem_add", "Add a problem, or a new version of it."),
             "import": Command(
                 "host.problem_import:problem_import",

@@ -41,6 +41,23 @@ class BoardInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
+class InvitationTaken:
+    """What an invitation was good for: a token of one's own, and the boards that it opens."""
+
+    person: str
+    token: str
+    boards: tuple[str, ...] = field(default=(), metadata=named("leaderboards"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joined:
+    """The boards that an invitation opens; `already`: it had done so before."""
+
+    boards: tuple[str, ...] = field(metadata=named("leaderboards"))
+    already: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Queue:
     """A GPU type's queue; with place, start (a range in seconds) and reason while a submission of ours is waiting."""
 

@@ -76,11 +76,12 @@ class HostBoardCalls(HostProblemCalls):
         practice: bool = False,
         names: NamesShown = "real",
         standings: StandingsShown = "shown",
+        publishes_reference: bool = False,
     ) -> Mapping[str, Any]:
         """Create a board on a problem that is sent along, or on the newest version of the one with that name."""
         wanted: dict[str, Any] = {"name": name, "zone": zone, "visibility": visibility, "confirm": confirm}
         wanted |= {"teams": teams, "teams_only": teams_only, "practice": practice}
-        wanted |= {"names": names, "standings": standings}
+        wanted |= {"names": names, "standings": standings, "publishes_reference": publishes_reference}
         more = {"deadline": deadline, "description": description, "min_isolation": min_isolation, "course": course}
         wanted |= {key: value for key, value in more.items() if value is not None}
         found: Mapping[str, Any]
@@ -110,6 +111,7 @@ class HostBoardCalls(HostProblemCalls):
         practice: bool | None = None,
         names: NamesShown | None = None,
         standings: StandingsShown | None = None,
+        publishes_reference: bool | None = None,
         reopen: bool = False,
     ) -> Mapping[str, Any]:
         """Change what is given; a deadline may also be `never`. The answer names what changed."""
@@ -128,6 +130,7 @@ class HostBoardCalls(HostProblemCalls):
             "practice": practice,
             "names": names,
             "standings": standings,
+            "publishes_reference": publishes_reference,
             "reopen": reopen,
         }
         found: Mapping[str, Any] = self._told("PATCH", f"/admin/leaderboards/{part(board)}", json=wanted)

@@ -9,6 +9,8 @@ from typing import Any, Literal
 from kbslurm.client.answers import (
     Accepted,
     ArtifactInfo,
+    InvitationTaken,
+    Joined,
     PersonInfo,
     SubmissionInfo,
     SubmissionSummary,
@@ -98,9 +100,11 @@ class PersonCalls(Connection):
         """A new pending token, to be linked to a person."""
         return str(self._get("/auth/init", provider=provider)["state"])
 
-    def take_invitation(self, code: str, *, device: str = "") -> str:
-        """A token of one's own for an invitation of a roster, which that uses up."""
-        return str(self._told("POST", "/user/invitation", json={"code": code, "device": device})["token"])
+    def take_invitation(self, code: str, *, device: str = "", name: str | None = None) -> InvitationTaken:
+        """A token of one's own for an invitation, which that uses up. `name`: of the person whom an invitation to
+        boards makes."""
+        told = self._told("POST", "/user/invitation", json={"code": code, "device": device, "name": name})
+        return parsed(InvitationTaken, told)
 
     def logout(self) -> None:
         """Revoke the token that this client uses."""
@@ -153,9 +157,9 @@ class PersonCalls(Connection):
         """Delete one's own submission, including its source."""
         self._told("DELETE", f"/user/submissions/{number}")
 
-    def join(self, code: str) -> list[str]:
-        """Claim an invitation; returns the boards that are now open."""
-        return list(self._told("POST", "/user/join", json={"code": code})["leaderboards"])
+    def join(self, code: str) -> Joined:
+        """Claim an invitation; says which boards are now open."""
+        return parsed(Joined, self._told("POST", "/user/join", json={"code": code}))
 
     def published_code(self, board: str, gpu: str) -> Mapping[str, Any]:
         """When a board's code is published, and whose is."""

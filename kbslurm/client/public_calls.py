@@ -57,6 +57,11 @@ class PublicCalls(Connection):
         found: Mapping[str, Any] = self._get(f"/announcements/{part(board)}")
         return found
 
+    def problem_of(self, board: str) -> Mapping[str, Any]:
+        """A board's problem to work on at home, as the server sends it."""
+        found: Mapping[str, Any] = self._get(f"/leaderboards/{part(board)}/problem")
+        return found
+
     def check(self) -> None:
         """ServerGone unless kbslurm answers there."""
         if self._get("/health") != {"status": "ok"} or not isinstance(self._get("/leaderboards"), list):

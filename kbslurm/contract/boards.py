@@ -17,7 +17,9 @@ class Leaderboard(Shape):
     was submitted until then (it may lie ahead); `finalised_at`: when they were fixed. `teams_only`: whoever is in no
     team can't submit. `practice`: after the end it goes on taking submissions, which count nowhere. `names`: whether
     people are shown by their own names, by nicknames if they chose one, or by pseudonyms; `standings`: whether others
-    see any, or people only their own place (`own`), or nobody anything. `remarks` say all this in sentences.
+    see any, or people only their own place (`own`), or nobody anything. `publishes_reference`: whether
+    GET /leaderboards/{leaderboard}/problem also has what submissions are judged by. `remarks` say all this in
+    sentences.
 
     `paired`: scores are in units of a baseline's times, with the state in `calibration` by GPU type; else they are raw
     times. `notes` are remarks on the scores, by GPU type; usually empty.
@@ -44,6 +46,7 @@ class Leaderboard(Shape):
                 "practice": False,
                 "names": "real",
                 "standings": "shown",
+                "publishes_reference": False,
                 "remarks": [],
                 "paired": True,
                 "calibration": {"H100": "calibrated"},
@@ -68,6 +71,7 @@ class Leaderboard(Shape):
     practice: bool
     names: NamesShown
     standings: StandingsShown
+    publishes_reference: bool
     remarks: list[str]
     paired: bool
     calibration: dict[str, Literal["calibrated", "calibrating", "failed"]]
@@ -131,6 +135,7 @@ class BoardEdit(Wanted):
     practice: bool | None = None
     names: NamesShown | None = None
     standings: StandingsShown | None = None
+    publishes_reference: bool | None = None
     reopen: bool | None = None
 
 
@@ -164,6 +169,7 @@ class BoardOfProblem(Wanted):
     practice: bool | None = None
     names: NamesShown | None = None
     standings: StandingsShown | None = None
+    publishes_reference: bool | None = None
 
 
 class Extended(BoardNamed):
@@ -222,6 +228,7 @@ class BoardTold(Shape):
     practice: bool = False
     names: NamesShown = "real"
     standings: StandingsShown = "shown"
+    publishes_reference: bool = False
     modes: list[str]
 
 
@@ -259,6 +266,7 @@ class BoardMade(BoardNamed):
                     "practice": False,
                     "names": "real",
                     "standings": "shown",
+                    "publishes_reference": False,
                     "modes": ["test", "benchmark", "profile", "leaderboard"],
                 },
             }

@@ -194,21 +194,25 @@ class InvitationsMade(Shape):
 
 
 class InvitationCode(Wanted):
-    """An invitation of a roster, and what the new token is for."""
+    """An invitation, and what the new token is for. `name`: of the person whom an invitation to boards makes; one of a
+    roster is somebody's already."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"code": "kZ0…", "device": "laptop"}})
     code: Annotated[str, Field(min_length=1, max_length=512)]
     device: Annotated[str, Field(max_length=200)] = ""
+    name: Annotated[str, Field(min_length=1, max_length=64)] | None = None
 
 
 class InvitationTaken(Shape):
-    """A token of one's own, told only here."""
+    """A token of one's own, told only here, and the boards that one sees by invitation."""
 
     model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"example": {"person": "Ada Lovelace", "token": "kZ0…"}}
+        extra="forbid",
+        json_schema_extra={"example": {"person": "Ada Lovelace", "token": "kZ0…", "leaderboards": ["transpose"]}},
     )
     person: str
     token: str
+    leaderboards: list[str]
 
 
 class BoardRoleTold(Shape):

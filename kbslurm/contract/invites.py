@@ -17,11 +17,15 @@ class Code(Wanted):
 
 
 class Joined(Shape):
+    """`already`: the caller had joined by this invitation before."""
+
     model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"example": {"status": "ok", "leaderboards": ["transpose"]}}
+        extra="forbid",
+        json_schema_extra={"example": {"status": "ok", "leaderboards": ["transpose"], "already": False}},
     )
     status: Literal["ok"]
     leaderboards: list[str]
+    already: bool
 
 
 class InvitesWanted(Wanted):

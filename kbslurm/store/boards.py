@@ -27,7 +27,7 @@ SELECT b.id, b.name, b.description, pr.name AS problem_name, b.problem_version_i
     b.gpus, b.ranking, b.secret_seed, b.min_isolation, b.confirm, b.cold, b.created_by, b.created_at, b.closed_at,
     b.late_until, b.late_grace_s, b.late_percent, b.late_per, b.slip_days, b.frozen_at, fixed.id AS finalisation,
     fixed.at AS finalised_at, b.course, b.teams, b.teams_only, b.practice, b.names, b.standings,
-    {submissions} AS submissions
+    b.publishes_reference, {submissions} AS submissions
 FROM leaderboard b JOIN problem pr ON pr.id = b.problem_id
 LEFT JOIN LATERAL (
     SELECT f.id, f.at FROM finalisation f WHERE f.board_id = b.id AND f.withdrawn_at IS NULL ORDER BY f.id DESC LIMIT 1
@@ -70,6 +70,7 @@ class Boards(Rows):
         practice: bool = False,
         names: NamesShown = "real",
         standings: StandingsShown = "shown",
+        publishes_reference: bool = False,
         created_by: PersonId | None = None,
         by: str | None = None,
         now: datetime | None = None,
@@ -109,16 +110,17 @@ class Boards(Rows):
                 "practice": practice,
                 "names": names,
                 "standings": standings,
+                "publishes_reference": publishes_reference,
                 "by": created_by,
                 "now": at,
             }
             found = connection.execute(
                 b"INSERT INTO leaderboard (name, description, problem_id, problem_version_id, deadline_at, zone,"
                 b" visibility, gpus, ranking, secret_seed, min_isolation, confirm, course, teams, teams_only, practice,"
-                b" names, standings, created_by, created_at)"
+                b" names, standings, publishes_reference, created_by, created_at)"
                 b" SELECT %(name)s, %(description)s, problem_id, id, %(deadline_at)s, %(zone)s, %(visibility)s,"
                 b" %(gpus)s, %(ranking)s, %(seed)s, %(min_isolation)s, %(confirm)s, %(course)s, %(teams)s,"
-                b" %(teams_only)s, %(practice)s, %(names)s, %(standings)s, %(by)s, %(now)s"
+                b" %(teams_only)s, %(practice)s, %(names)s, %(standings)s, %(publishes_reference)s, %(by)s, %(now)s"
                 b" FROM problem_version WHERE id = %(version)s"
                 b" ON CONFLICT (lower(name)) WHERE deleted_at IS NULL DO NOTHING RETURNING id",
                 told,
@@ -254,6 +256,7 @@ class Boards(Rows):
         practice: bool | None = None,
         names: NamesShown | None = None,
         standings: StandingsShown | None = None,
+        publishes_reference: bool | None = None,
         reopen: bool = False,
         now: datetime | None = None,
     ) -> list[str]:
@@ -274,6 +277,7 @@ class Boards(Rows):
             "practice": (practice, held.practice),
             "names": (names, held.names),
             "standings": (standings, held.standings),
+            "publishes_reference": (publishes_reference, held.publishes_reference),
         }
         changed = {name: new for name, (new, old) in wanted.items() if new is not None and new != old}
         together = changed.get("teams", held.teams)
@@ -289,7 +293,7 @@ class Boards(Rows):
         with self._pool.transaction() as connection:
             connection.execute(f"UPDATE leaderboard SET {sets} WHERE id = %(id)s".encode(), {**changed, "id": held.id})
             said: dict[str, Any] = {
-                name: changed[name] for name in ("names", "standings") if name in changed
+                name: changed[name] for name in ("names", "standings", "publishes_reference") if name in changed
             }  # who may see what
             said |= {"changed": sorted(changed), "by": by}
             note_event(connection, "staff.edit_board", f"board:{held.id}", said, at)

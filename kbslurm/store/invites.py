@@ -6,11 +6,14 @@ import secrets
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
+import psycopg
+
 from kbslurm.domain import policy
 from kbslurm.domain.run import PersonId
-from kbslurm.errors import NotFound
+from kbslurm.errors import Invalid, NotFound
 from kbslurm.store.boards import Boards
 from kbslurm.store.connect import Pool
+from kbslurm.store.people import person_name
 from kbslurm.store.rows import Rows, note_event, or_now
 from kbslurm.store.views import Invite
 
@@ -64,8 +67,48 @@ class Invites(Rows):
         )
         return [Invite(**row) for row in found]
 
-    def claim(self, code: str, person: PersonId, *, now: datetime | None = None) -> list[str]:
-        """The boards that are open to this person from now on. Claiming twice is safe."""
+    def is_open(self, code: str) -> bool:
+        """Whether nobody has claimed it, and it wasn't revoked."""
+        return bool(
+            self._all(
+                "SELECT 1 FROM invite WHERE code = %(code)s AND person_id IS NULL AND revoked_at IS NULL",
+                {"code": code.strip().upper()},
+            )
+        )
+
+    def newcomer(self, code: str, name: str, *, now: datetime | None = None) -> PersonId | None:
+        """A new person of this name, who claims the invitation; None unless it is open. Invalid if the name isn't valid
+        or is somebody's, and then nothing has changed."""
+        at, known = or_now(now), person_name(name)
+        try:
+            with self._pool.transaction() as connection:
+                found = connection.execute(
+                    b"SELECT id FROM invite WHERE code = %(code)s AND person_id IS NULL AND revoked_at IS NULL"
+                    b" FOR UPDATE",
+                    {"code": code.strip().upper()},
+                ).fetchone()
+                if found is None:
+                    return None
+                made = connection.execute(
+                    b"INSERT INTO person (name, role, created_at) VALUES (%(name)s, 'participant', %(now)s)"
+                    b" RETURNING id",
+                    {"name": known, "now": at},
+                ).fetchone()
+                assert made is not None
+                connection.execute(
+                    b"UPDATE invite SET person_id = %(person)s, claimed_at = %(now)s WHERE id = %(invite)s",
+                    {"person": made["id"], "now": at, "invite": found["id"]},
+                )
+                note_event(connection, "person.joined", f"person:{made['id']}", {"invite": found["id"]}, at)
+        except psycopg.errors.UniqueViolation:
+            raise Invalid(
+                f"there is already a person {known!r}",
+                hint="Join under another name (kbslurm join CODE --name …); if that is you, sign in first.",
+            ) from None
+        return PersonId(made["id"])
+
+    def claim(self, code: str, person: PersonId, *, now: datetime | None = None) -> tuple[list[str], bool]:
+        """The boards that are open to this person from now on, and whether they were by this invitation before."""
         at = or_now(now)
         with self._pool.transaction() as connection:
             found = connection.execute(
@@ -76,7 +119,8 @@ class Invites(Rows):
                 raise NotFound("invitation", code)
             held = {"invite": found["id"], "person": person, "now": at}
             revoked = found["revoked_at"] is not None
-            if policy.check_claim(code, revoked=revoked, claimed_by=found["person_id"], person=person):
+            is_new = policy.check_claim(code, revoked=revoked, claimed_by=found["person_id"], person=person)
+            if is_new:
                 connection.execute(
                     b"UPDATE invite SET person_id = %(person)s, claimed_at = %(now)s WHERE id = %(invite)s", held
                 )
@@ -86,7 +130,7 @@ class Invites(Rows):
                 b" WHERE ib.invite_id = %(invite)s AND b.deleted_at IS NULL ORDER BY b.name",
                 held,
             ).fetchall()
-        return [row["name"] for row in names]
+        return [row["name"] for row in names], not is_new
 
     def revoke(self, code: str, *, by: str, now: datetime | None = None) -> bool:
         """Revoke an invitation and the access of the person who claimed it; returns whether it had been claimed."""

@@ -200,6 +200,8 @@ leaderboard = Table(
     Column("teams", Boolean, nullable=False, server_default=text("false")),
     # After the end it goes on taking submissions, which count nowhere.
     Column("practice", Boolean, nullable=False, server_default=text("false")),
+    # Whether everybody who sees the board may have the problem's reference, to judge at home.
+    Column("publishes_reference", Boolean, nullable=False, server_default=text("false")),
     # Whoever is in no team can't submit.
     Column("teams_only", Boolean, nullable=False, server_default=text("false")),
     # What is accepted after the deadline, and what that costs in grades.

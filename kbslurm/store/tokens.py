@@ -134,6 +134,14 @@ class Tokens(Rows):
         )
         return None if found is None else PersonId(found["person_id"])
 
+    def was_invited(self, secret: str, person: PersonId) -> bool:
+        """Whether this is an invitation of this person, used or not."""
+        found = self._one(
+            "SELECT 1 AS one FROM token WHERE hash = %(hash)s AND kind = 'invite' AND person_id = %(person)s",
+            {"hash": _hash(secret), "person": person},
+        )
+        return found is not None
+
     def of_person(self, person: PersonId) -> list[Token]:
         found = self._all(f"SELECT {_TOKEN} FROM token WHERE person_id = %(id)s ORDER BY id", {"id": person})
         return [Token(**row) for row in found]

@@ -103,6 +103,7 @@ class Board:
     practice: bool = False
     names: NamesShown = "real"
     standings: StandingsShown = "shown"
+    publishes_reference: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

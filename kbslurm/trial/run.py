@@ -75,12 +75,15 @@ def run_trial(
     timeout_s: float | None = None,
     benchmark: int | None = None,
     profiler: str | None = None,
+    python: str | None = None,
+    problem_digest: str | None = None,
 ) -> Trial:
     """Judge one submission below `work`, which is left as it was; no started process survives.
 
     Raises Invalid for an invalid submission and for a mode that the problem doesn't have. `timeout_s` is the hard limit
     from outside; by default the one that a backend would use. `benchmark`: the only one to profile. `profiler`: the
-    program that profiles besides torch and Python.
+    program that profiles besides torch and Python. `python`: the one that judge and runner run in (default: this one).
+    `problem_digest`: the recorded digest of the version, as for `manifest_for`.
     """
     source = checked_source(source_file_name, source_text.encode())
     check_language(source, problem.lang)
@@ -95,6 +98,7 @@ def run_trial(
         gpu=gpu,
         source=source.text,
         secret_seed=secrets.token_hex(16),
+        problem_digest=problem_digest,
         profile_benchmark=None if benchmark is None else chosen_benchmark(problem, mode, benchmark),
     )
     key = secrets.token_bytes(32)
@@ -107,7 +111,7 @@ def run_trial(
         sentence, fix = said(error, work)
         raise Misconfigured(sentence, fix=fix) from None
     try:
-        found = _judged(paths, manifest, key, eval_dir, limit_s, on_heartbeat, profiler)
+        found = _judged(paths, manifest, key, eval_dir, limit_s, on_heartbeat, profiler, python or sys.executable)
         names = [one.name for one in found.report.artifacts]
         return replace(found, artifacts=read_artifacts(paths.artifacts, names, ARTIFACT_CAP))
     finally:
@@ -154,10 +158,11 @@ def _judged(
     eval_dir: Path,
     limit_s: float,
     on_heartbeat: Heartbeat | None,
-    profiler: str | None = None,
+    profiler: str | None,
+    python: str,
 ) -> Trial:
     started_at_ns, started_at = time.time_ns(), time.monotonic()
-    code = _ran(paths, eval_dir, limit_s, on_heartbeat, profiler)
+    code = _ran(paths, eval_dir, limit_s, on_heartbeat, profiler, python)
     took_s = time.monotonic() - started_at
     said_by_it = (read_capped(paths.log, 1 << 30) or b"")[-SHOWN_LOG_CAP:].decode(errors="replace")
 
@@ -182,10 +187,15 @@ def _judged(
 
 
 def _ran(
-    paths: AttemptPaths, eval_dir: Path, limit_s: float, on_heartbeat: Heartbeat | None, profiler: str | None
+    paths: AttemptPaths,
+    eval_dir: Path,
+    limit_s: float,
+    on_heartbeat: Heartbeat | None,
+    profiler: str | None,
+    python: str,
 ) -> int:
     command = [
-        sys.executable,
+        python,
         "-I",
         str(eval_dir),
         str(paths.manifest),

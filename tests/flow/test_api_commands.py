@@ -56,7 +56,7 @@ def test_a_closed_board_opens_by_invitation(kbslurm: CommandLine, database_url: 
     (code,) = kbslurm("invite", "make", "board").out.split()
     with PostgresStore(database_url) as store:
         bob = store.people.find("bob")
-        assert bob is not None and store.invites.claim(code, bob.id) == ["board"]
+        assert bob is not None and store.invites.claim(code, bob.id) == (["board"], False)
     assert kbslurm("submit", "k.py", "-l", "board", "--as", "bob").code == 0
     assert "bob" in kbslurm("invite", "list", "board").out
     assert "has lost access" in kbslurm("invite", "revoke", code).out

@@ -13,16 +13,17 @@ def eval_folder() -> str:
     return str(_FOLDER)
 
 
-def harness_digest() -> str:
-    """sha256 over the sorted sources of this program: the folder's `__main__.py`, this package, a job's supervisor."""
-    package = _FOLDER / "kbslurm_eval"
+def harness_digest(folder: Path = _FOLDER) -> str:
+    """sha256 over the sorted sources of the program in this folder, by default this one: its `__main__.py`, its
+    package, a job's supervisor."""
+    package = folder / "kbslurm_eval"
     told = hashlib.sha256()
     sources = sorted(package.rglob("*.py"), key=lambda p: p.relative_to(package).as_posix())
-    main = _FOLDER / "__main__.py"
+    main = folder / "__main__.py"
     for name, path in [
         ("__main__.py", main),
         *((f"kbslurm_eval/{p.relative_to(package).as_posix()}", p) for p in sources),
-        ("supervise.sh", _FOLDER / "supervise.sh"),
+        ("supervise.sh", folder / "supervise.sh"),
     ]:
         if path.is_file():
             body = path.read_bytes()

@@ -50,6 +50,7 @@ class BoardActs(HostActs):
         practice: bool = False,
         names: NamesShown = "real",
         standings: StandingsShown = "shown",
+        publishes_reference: bool = False,
     ) -> Mapping[str, Any]:
         """Create a board on a problem that comes along, or on the newest version of the one with that name."""
         known = contest.board_name(contest.within("name", name, contest.NAME_CAP))
@@ -81,6 +82,7 @@ class BoardActs(HostActs):
             practice=practice,
             names=names,
             standings=standings,
+            publishes_reference=publishes_reference,
             created_by=self.creator,
             by=self.by,
             now=self.now,
@@ -108,6 +110,7 @@ class BoardActs(HostActs):
         practice: bool | None = None,
         names: NamesShown | None = None,
         standings: StandingsShown | None = None,
+        publishes_reference: bool | None = None,
         reopen: bool = False,
     ) -> Mapping[str, Any]:
         """Change what is given; a deadline may also be `never`, and a course empty: none. The answer says what changed.
@@ -139,6 +142,7 @@ class BoardActs(HostActs):
             practice=practice,
             names=names,
             standings=standings,
+            publishes_reference=publishes_reference,
             reopen=reopen,
             now=self.now,
         )
@@ -261,5 +265,6 @@ def told(board: Board) -> dict[str, Any]:
         "practice": board.practice,
         "names": board.names,
         "standings": board.standings,
+        "publishes_reference": board.publishes_reference,
         "modes": list(board.problem.modes),
     }

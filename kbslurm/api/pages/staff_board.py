@@ -226,6 +226,10 @@ def _practice(work: Hosting, board: str, form: Form) -> None:
     work.edit_board(board, practice=form.get("practice") == "yes")
 
 
+def _reference(work: Hosting, board: str, form: Form) -> None:
+    work.edit_board(board, publishes_reference=form.get("publish") == "yes")
+
+
 ACTS: Mapping[str, Callable[[Hosting, str, Form], None]] = {
     "late": _late,
     "extend": _extend,
@@ -235,6 +239,7 @@ ACTS: Mapping[str, Callable[[Hosting, str, Form], None]] = {
     "shows": _shows,
     "teams": _teams,
     "practice": _practice,
+    "reference": _reference,
     "finalise": _finalise,
     "unfinalise": _unfinalise,
 }

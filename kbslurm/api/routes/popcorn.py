@@ -15,7 +15,7 @@ from kbslurm.api.context import Context
 from kbslurm.api.door import Door
 from kbslurm.api.hosting.questions import announced, own_question
 from kbslurm.api.identity import Sender
-from kbslurm.api.invitations import taken_invitation
+from kbslurm.api.invitations import boards_by_invitation, entered, joined
 from kbslurm.api.lookup import may_see_board, own, seen_board
 from kbslurm.api.parameters import Gpu, Limit, Name, Number, Offset, OfMode, OfVerdict, RunNumber, Since, in_utc
 from kbslurm.api.person_json import person_told
@@ -219,8 +219,8 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
     def join(wanted: Code, sender: Sender) -> Ascii:
         """Claim an invitation: gives the caller access to its private boards."""
         person = identity.caller(context, sender)
-        boards = context.store.invites.claim(wanted.code, person.id, now=context.clock.now())
-        return Ascii({"status": "ok", "leaderboards": boards})
+        boards, already = joined(context, wanted.code, person)
+        return Ascii({"status": "ok", "leaderboards": boards, "already": already})
 
     @router.get("/announcements/{leaderboard}", responses=answers(Announcements, 404))
     def announcements(leaderboard: Name, sender: Sender) -> Ascii:
@@ -251,11 +251,13 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
 
     @router.post("/user/invitation", responses=answers(InvitationTaken, 400, 401, 403))
     def invitation(wanted: InvitationCode) -> Ascii:
-        """A token for whoever a roster's invitation is for. It works once, also if it is opened in a browser."""
-        person, now = taken_invitation(context, wanted.code), context.clock.now()
+        """A token for whoever a roster's invitation is for, or for somebody new by one to boards. It works once, also
+        if it is opened in a browser."""
+        person, now = entered(context, wanted.code, wanted.name), context.clock.now()
         secret = context.store.tokens.issue(person.id, kind="cli", device=wanted.device or "invitation", now=now)
         tell("an invitation was taken", person=person.id)
-        return Ascii({"person": person.name, "token": secret})
+        boards = boards_by_invitation(context, person.id)
+        return Ascii({"person": person.name, "token": secret, "leaderboards": boards})
 
     @router.get("/auth/init", responses=answers(Pending, 400, 429))
     def auth_init(provider: Annotated[Literal["discord", "github"], Query()] = "discord") -> Ascii:

@@ -69,6 +69,8 @@ def reached(named: str, token: str | None, *, anybody: bool = False) -> Iterator
         try:
             yield client
         except Unauthenticated:
+            if token is None:
+                raise
             which, hint = "your saved token", "Run: kbslurm login"
             if os.environ.get(TOKEN):
                 which, hint = f"the token in {TOKEN}", f"Set {TOKEN} to another, or unset it and run: kbslurm login"

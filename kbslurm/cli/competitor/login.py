@@ -48,24 +48,27 @@ def login(
         kept_tokens.check_free(name, named)
     with reached(named, None, anybody=True) as client:
         client.check()
-    if urlsplit(named).scheme == "http" and not is_near(named):
-        printing.err().print(
-            f"[yellow]caution[/]: {printing.escape(named)} isn't encrypted: others on the network can read the token"
-        )
+    caution_if_open(named)
     if invitation is not None:
         if register is not None:
             raise Invalid("--invitation and --register exclude each other", hint="Pass one of them.")
         with reached(named, None, anybody=True) as client:
-            taken = client.take_invitation(_code(invitation), device=socket.gethostname()[:100])
-        return _entered(named, kept_tokens.checked(taken), name, as_json)
+            taken = client.take_invitation(code_of(invitation), device=socket.gethostname()[:100])
+        return _entered(named, kept_tokens.checked(taken.token), name, as_json)
     if register is None and (token := _pasted(named)):
         return _entered(named, token, name, as_json)
     return _registered(named, register or "discord", wait, name, as_json)
 
 
-def _code(text: str) -> str:
+def code_of(text: str) -> str:
     """The code of an invitation, also of its whole link."""
     return text.strip().rstrip("/").rpartition("/")[2]
+
+
+def caution_if_open(named: str) -> None:
+    """A word of warning where a token would go over the network as it is."""
+    if urlsplit(named).scheme == "http" and not is_near(named):
+        printing.caution(f"{named} isn't encrypted: others on the network can read the token")
 
 
 def _pasted(named: str) -> str:
@@ -102,7 +105,7 @@ def _entered(named: str, token: str, name: str | None, as_json: bool) -> int:
         printing.as_json(told)
         return EXIT_OK
     printing.say(f"signed in to {named} as {person.name} ({person.role}), context {name}")
-    _say_where(named)
+    say_where(named)
     return EXIT_OK
 
 
@@ -143,7 +146,8 @@ def _linked(named: str, token: str, name: str, as_json: bool) -> int:
             time.sleep(LOOK_S)
 
 
-def _say_where(named: str) -> None:
+def say_where(named: str) -> None:
+    """A line if commands use another service than the one just signed in to."""
     found = in_use()
     if found is not None and found.url != named:
         printing.say(f"commands still use {found.url}, which {found.named_by} names; unset {URL} to use this one")

@@ -61,6 +61,10 @@ def board_create(
     standings: Annotated[
         str, typer.Option(help="shown, own: people see only their own place, or hidden: nobody sees any.")
     ] = "shown",
+    publish_reference: Annotated[
+        bool,
+        typer.Option("--publish-reference", help="Let people pull the reference and the baseline, to judge at home."),
+    ] = False,
     as_: As = None,
     as_json: Json = False,
 ) -> int:
@@ -98,6 +102,7 @@ def board_create(
             practice=practice,
             names=named,
             standings=seen,
+            publishes_reference=publish_reference,
         )
     made, ours = answer["board"], sent.problem.warnings if sent else ()
     for warning in (*ours, *answer["warnings"][len(ours) :]):  # the service knows other names for our files

@@ -59,6 +59,14 @@ def board_edit(
     standings: Annotated[
         str | None, typer.Option(help="shown, own: people see only their own place, or hidden: nobody sees any.")
     ] = None,
+    publish_reference: Annotated[
+        bool | None,
+        typer.Option(
+            "--publish-reference/--no-publish-reference",
+            help="Let people pull the reference and the baseline, to judge at home.",
+            show_default=False,
+        ),
+    ] = None,
     reopen: Annotated[bool, typer.Option("--reopen", help="Accept submissions again after `board close`.")] = False,
     as_json: Json = False,
 ) -> int:
@@ -84,6 +92,7 @@ def board_edit(
             practice=practice,
             names=named,
             standings=seen,
+            publishes_reference=publish_reference,
             reopen=reopen,
         )
     board, changed = told["leaderboard"], told["changed"]

@@ -18,7 +18,7 @@ def make(
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=10_000, help="How many codes to make.")] = 1,
     as_json: Json = False,
 ) -> int:
-    """Make invitation codes, one per line, each for one person: `popcorn join CODE`."""
+    """Make invitation codes, one per line, each for one person: `kbslurm join CODE SERVICE`."""
     with host() as hosts:
         made = hosts.make_invites(boards, count)
     if as_json:

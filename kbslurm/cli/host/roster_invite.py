@@ -30,7 +30,7 @@ Sign in with this link. It is yours alone, and works once, until {until}:
 
 From a terminal, the same is:
 
-    kbslurm login {service} --invitation {code}
+    kbslurm join {link}
 """
 
 

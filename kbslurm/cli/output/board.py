@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from kbslurm.domain.board import Standing
     from kbslurm.store.views import Board
 
-SAME = ("late_until", "late", "frozen_at", "finalised_at", "teams_only", "practice", "names", "standings")
+SAME = ("late_until", "late", "frozen_at", "finalised_at", "teams_only", "practice", "names", "standings",
+        "publishes_reference")  # fmt: skip
 
 
 def print_standings(

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.printing import coloured, escape, out
-from kbslurm.domain.amounts import score, seconds, span
+from kbslurm.domain.amounts import counted, score, seconds, span
 
 if TYPE_CHECKING:
+    from kbslurm.trial.at_home import AtHome
     from kbslurm.trial.run import Trial
     from kbslurm_eval.shared.wire import BenchmarkResult
 
 UNRESOLVED = "UNRESOLVED"  # the harness's flag on a benchmark
 
 
-def print_trial(found: Trial, *, as_json: bool) -> None:
-    """The result of `kbslurm try`."""
+def print_trial(found: Trial, *, as_json: bool, home: AtHome | None = None) -> None:
+    """The result of `kbslurm try`. `home`: of a board's problem."""
+    from kbslurm.trial import at_home
     from kbslurm.trial import run as trials
 
     if as_json:
-        printing.as_json(trials.as_try_json(found))
+        told = trials.as_try_json(found)
+        printing.as_json(told if home is None else {**told, "at_home": at_home.as_json(home)})
         return
     report, console = found.report, out()
     console.print(f"{coloured(report.verdict)}  {escape(report.reason)}".rstrip())
@@ -45,6 +49,29 @@ def print_trial(found: Trial, *, as_json: bool) -> None:
     if report.log.strip():
         console.print("[bold]its output[/]")
         console.print(escape(report.log.rstrip()), soft_wrap=True)
+    if home is not None:
+        _print_home(home, ranks=report.mode == "leaderboard")
+
+
+def _print_home(home: AtHome, *, ranks: bool) -> None:
+    """That it isn't official, and how far it is from what the board would say."""
+    without = f" and without {counted(home.hidden_left_out, 'hidden case')}" if home.hidden_left_out else ""
+    printing.say(f"unofficial: judged here as board {home.leaderboard} on {home.gpu}, on this machine{without}")
+    if home.changed:
+        printing.caution(f"changed since it was pulled: {', '.join(home.changed)}; the board judges by its own")
+    if home.harness_here and not home.same_harness:
+        printing.caution("the harness here isn't the board's: use the service's version of kbslurm to compare times")
+    if home.ratio is not None:
+        say = "as long as" if 0.98 <= home.ratio <= 1.02 else f"{home.ratio:.3g} times as long as"
+        printing.say(f"drift: the baseline takes {say} on the board's {home.gpu} ({_spread(home.drift)})")
+    elif ranks:
+        printing.say("drift: not known, since the board has no time of a baseline to compare this machine with")
+
+
+def _spread(drift: Sequence[float]) -> str:
+    if len(drift) == 1:
+        return "1 benchmark"
+    return f"{counted(len(drift), 'benchmark')}, {min(drift):.3g} to {max(drift):.3g}"
 
 
 def measured(result: BenchmarkResult) -> str:

@@ -33,6 +33,9 @@ from kbslurm.errors import Invalid
 from kbslurm.problems import loading
 from kbslurm.problems import upload as problem_upload
 
+# What only a board's owners may change.
+OWNERS_ALONE = frozenset({"visibility", "teams", "teams_only", "names", "standings", "publishes_reference"})
+
 
 def add_boards(router: APIRouter, context: Context, histories: waiting.Histories) -> None:
     @router.post("/leaderboards", responses=answers(BoardNamed, *HOSTS_FAILURES, 403))
@@ -62,7 +65,7 @@ def add_boards(router: APIRouter, context: Context, histories: waiting.Histories
         given = wanted.model_dump(exclude_none=True)
         if "course" in given:  # whoever decides on that sees its roster
             return Ascii(hosting(context, sender).edit_board(leaderboard, **given))
-        act: BoardAct = "own" if {"visibility", "teams", "teams_only", "names", "standings"} & given.keys() else "run"
+        act: BoardAct = "own" if OWNERS_ALONE & given.keys() else "run"
         return Ascii(helping(context, sender, leaderboard, act).edit_board(leaderboard, **given))
 
     @router.delete("/leaderboards/{leaderboard}", responses=answers(BoardDeleted, *HOSTS_FAILURES, 403))
@@ -110,6 +113,7 @@ def add_uploads(router: APIRouter, context: Context, histories: waiting.Historie
         practice: Annotated[bool, Query(description="After the end it takes submissions that count nowhere.")] = False,
         names: Annotated[NamesShown, Query(description="By which names others see people.")] = "real",
         standings: Annotated[StandingsShown, Query(description="Whether others see them.")] = "shown",
+        publishes_reference: Annotated[bool, Query(description="Let people pull the reference.")] = False,
     ) -> Ascii:
         """Create a board from an uploaded problem: a zip of its folder, or one reference file. Also for creators."""
         sent = await upload.read(request)
@@ -137,6 +141,7 @@ def add_uploads(router: APIRouter, context: Context, histories: waiting.Historie
                 practice=practice,
                 names=names,
                 standings=standings,
+                publishes_reference=publishes_reference,
             )
             return Ascii(found)
 
