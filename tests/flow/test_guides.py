@@ -161,11 +161,12 @@ def listening(shell: Shell, toml: str = "") -> Iterator[str]:
 
 def test_a_competitors_commands_run(shell: Shell, database_url: str, tmp_path: Path) -> None:
     with served(database_url, tmp_path / "service") as api, working(api, tmp_path / "service"):
-        person = api.store.people.ensure("ada")
-        token = api.store.tokens.issue(person.id, device="laptop", now=api.now)
-        guide = Guide(name="competitor-guide", replaced={"https://kernels.example.edu": api.url})
-        said = shell.type(guide, stdin=f"{token}\n")
-    assert said.count("passed") >= 2, said
+        api.store.boards.set_visibility("transpose", "closed", by="root", now=api.now)
+        api.store.boards.edit("transpose", by="root", publishes_reference=True, now=api.now)
+        (code,) = api.store.invites.make(["transpose"], 1, by="root", now=api.now)[1]
+        ours = {"https://kernels.example.edu": api.url, "H7K2-9QXW-4MZT": code}
+        said = shell.type(Guide(name="competitor-guide", replaced=ours))
+    assert said.count("passed") >= 3, said
 
 
 def test_a_hosts_commands_run(shell: Shell, database_url: str) -> None:

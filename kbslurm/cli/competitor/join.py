@@ -27,7 +27,7 @@ def join(
     where: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SERVICE]",
+            metavar="SERVICE",
             help="The service's address (default: the link's, else the one in use).",
             show_default=False,
         ),

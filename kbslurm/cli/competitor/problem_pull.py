@@ -17,7 +17,7 @@ from kbslurm.errors import EXIT_OK
 def problem_pull(
     board: BoardName,
     directory: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="Where to (default: ./BOARD).", show_default=False)
+        Path | None, typer.Argument(metavar="DIR", help="Where to (default: ./BOARD).", show_default=False)
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Also replace files that you have changed.")] = False,
     as_json: Json = False,

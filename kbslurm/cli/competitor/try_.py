@@ -42,9 +42,9 @@ def try_(
     problem: Annotated[
         Path,
         typer.Argument(
-            metavar="[PROBLEM]",
+            metavar="PROBLEM",
             help="A problem's directory (with task.yml, or one that `problem pull` made), or its one reference file."
-            " Left out: the directory that the submission lies in, or the board's.",
+            " With --board, or for a file in a directory that was pulled, only the submission is given.",
         ),
     ],
     file: Annotated[
