@@ -77,7 +77,7 @@ MEASURED = (
 WARM = ("POST /admin/warm", "POST /admin/warm/drain")
 # Commands without one.
 UNAUDITED_COMMANDS = {
-    "submit": OWN, "ask": OWN, "code": OWN, "nickname": OWN, "login": OWN, "logout": OWN,
+    "submit": OWN, "ask": OWN, "code": OWN, "nickname": OWN, "login": OWN, "join": OWN, "logout": OWN,
     "cancel": "audited when it isn't one's own",
     **dict.fromkeys(("context list", "context use", "context show", "context remove"), "only on one's own machine"),
     "final": "as an order, an application and a discard, in test_finals", "problem sync": "as its call",
@@ -94,7 +94,7 @@ UNAUDITED_COMMANDS = {
          "board times", "bot check", "config show", "config schema", "db check",
          "diff", "doctor", "github check", "history", "image list", "image verify", "intake show", "invite list",
          "limit show", "budget show", "grades why", "archive verify",
-         "modal check", "problem list", "problem show", "problem verify", "profile", "shadow report", "site check",
+         "modal check", "problem list", "problem show", "problem pull", "problem verify", "profile", "shadow report", "site check",
          "site list", "site render",
          "roster list", "roster show", "roster export",
          "site show", "site schema", "stats", "status", "triage", "try", "usage", "user list",

@@ -58,6 +58,7 @@ MAY: Mapping[str, str] = {
         GET /board/{leaderboard}/{gpu}/code
         GET /board/{leaderboard}/{gpu}/code/{submission_id}
         GET /problem/{leaderboard}
+        GET /leaderboards/{leaderboard}/problem
         GET /problem/{leaderboard}/template/{language}
         GET /static/{name}
         GET /login
