@@ -572,6 +572,7 @@ def test_everybody_is_led_only_to_what_they_may_see_and_nothing_that_people_set_
                 "shows",
                 "teams",
                 "practice",
+                "reference",
                 "worklog",
                 "archive",
             )
