@@ -12,7 +12,7 @@ from kbslurm.domain.problem import as_json
 from kbslurm.domain.source import for_board
 from kbslurm.errors import KbslurmError
 from kbslurm.images.recipes import recipes_in
-from kbslurm.problems.handout import handout, hidden_cases
+from kbslurm.problems.handout import handout, has_hidden
 from kbslurm_eval.shared.program import harness_digest
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ def pulled_told(store: PostgresStore, config: Config, board: Board) -> dict[str,
         "leaderboard": board.name,
         "problem": board.problem_name,
         "version": board.problem_version_id,
-        "digest": board.problem_digest,
+        "digest": kept.digest,
         "description": board.description,
         "gpu_types": list(board.gpus),
         "publishes_reference": board.publishes_reference,
-        "hidden": {gpu: hidden_cases(board.problem, gpu) for gpu in board.gpus},
+        "hidden": {gpu: has_hidden(board.problem, gpu) for gpu in board.gpus},
         "content": content,
         "harness": _harness(),
         "images": {gpu: _images(config, gpu) for gpu in board.gpus},

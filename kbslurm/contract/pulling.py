@@ -21,10 +21,10 @@ class ImageTold(Shape):
 class PulledProblem(Shape):
     """What a board's submissions are judged by, as far as it may leave: no seed, no hidden case.
 
-    `digest` is that of the board's version, `hidden` the number of its hidden cases by GPU type. `content` is the
-    problem; its files are those that submissions see, and with `publishes_reference` also the judge's and the baseline.
-    `harness` is the digest of the harness that judges. `baseline_s`: what the baseline took here for each ranked
-    benchmark, by GPU type, where the board is calibrated.
+    `version` is the board's; `digest` is that of `content`, not the version's. `hidden`: whether there are hidden
+    cases, by GPU type. `content` is the problem; its files are those that submissions see, and with
+    `publishes_reference` also the judge's and the baseline. `harness` is the digest of the harness that judges.
+    `baseline_s`: what the baseline took here for each ranked benchmark, by GPU type, where the board is calibrated.
     """
 
     model_config = ConfigDict(
@@ -38,7 +38,7 @@ class PulledProblem(Shape):
                 "description": "Transpose a matrix.",
                 "gpu_types": ["H100"],
                 "publishes_reference": True,
-                "hidden": {"H100": 2},
+                "hidden": {"H100": True},
                 "content": {"name": "transpose", "lang": "py", "files": {"task.py": "…"}},
                 "harness": "9a41…",
                 "images": {
@@ -57,7 +57,7 @@ class PulledProblem(Shape):
     description: str
     gpu_types: list[str]
     publishes_reference: bool
-    hidden: dict[str, int]
+    hidden: dict[str, bool]
     content: dict[str, Any]
     harness: str
     images: dict[str, list[ImageTold]]

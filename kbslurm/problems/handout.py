@@ -16,7 +16,7 @@ from kbslurm.domain.problem import Problem
 from kbslurm.errors import Invalid
 from kbslurm.problems.python_code import parsed_code
 from kbslurm_eval.shared import recorded
-from kbslurm_eval.shared.wire import Build, Params
+from kbslurm_eval.shared.wire import Budget, Build, Params
 
 HIDDEN = "HIDDEN"
 _COMMENTED = re.compile(r"^([^\S\n]*//[^\S\n]*)HIDDEN[^\S\n]*=.*$", re.MULTILINE)
@@ -24,9 +24,10 @@ _COMMENTED = re.compile(r"^([^\S\n]*//[^\S\n]*)HIDDEN[^\S\n]*=.*$", re.MULTILINE
 
 def handout(problem: Problem, *, reference: bool) -> Problem:
     """The copy that may leave: public cases, limits, templates, and the files that submissions see. With `reference`
-    also what they are judged by: the judge's own files and the baseline.
+    also what they are judged by: the judge's own files, the baseline, and how many calls are timed.
 
-    Its digest isn't the version's any more. Warnings, which name paths on the server, stay here as well.
+    Its digest isn't the version's any more, which mustn't leave: whoever has all the rest of a problem could try by it
+    whether they have guessed its hidden cases. Warnings, which name paths on the server, stay here as well.
     """
     seen = {name: problem.files[name] for name in problem.runner_files if name != problem.reference}
     kept = _files(problem) if reference else seen
@@ -45,14 +46,15 @@ def handout(problem: Problem, *, reference: bool) -> Problem:
             for gpu, lists in problem.sizes.items()
         },
         build=problem.build if reference else _public_build(problem.build),
+        budget=problem.budget if reference else Budget(),
         warnings=(),
         inputs="",
     )
 
 
-def hidden_cases(problem: Problem, gpu: str) -> int:
-    """How many hidden cases it has on this GPU type."""
-    return len(problem.for_gpu(gpu).hidden)
+def has_hidden(problem: Problem, gpu: str) -> bool:
+    """Whether it has hidden cases on this GPU type."""
+    return bool(problem.for_gpu(gpu).hidden)
 
 
 def _files(problem: Problem) -> Mapping[str, str]:

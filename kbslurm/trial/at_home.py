@@ -14,17 +14,19 @@ from kbslurm_eval.shared.wire import Report
 @dataclass(frozen=True, kw_only=True)
 class AtHome:
     """How a result here differs from the board's own. `drift`: what the baseline took here over what it took there, per
-    ranked benchmark; empty if either isn't known. `changed`: files of the problem that aren't as they were pulled."""
+    ranked benchmark; empty if either isn't known. `changed`: files of the problem that aren't as they were pulled.
+    `packages`: what is known to be in the images of the board's runs."""
 
     leaderboard: str
     version: int
     digest: str
     gpu: str
-    hidden_left_out: int
+    hidden_left_out: bool
     harness_there: str
     harness_here: str
     drift: tuple[float, ...]
     changed: tuple[str, ...]
+    packages: tuple[str, ...] = ()
 
     @property
     def same_harness(self) -> bool:
@@ -45,11 +47,12 @@ def at_home(board: PulledBoard, report: Report, gpu: str, changed: Sequence[str]
         version=board.version,
         digest=board.digest,
         gpu=gpu,
-        hidden_left_out=board.hidden.get(gpu, 0) if report.mode == "leaderboard" else 0,
+        hidden_left_out=report.mode == "leaderboard" and board.hidden.get(gpu, False),
         harness_there=board.harness,
         harness_here=report.harness_digest,
         drift=tuple(mine / theirs for mine, theirs in zip(here, there, strict=True)) if known else (),
         changed=tuple(changed),
+        packages=tuple(board.packages(gpu)),
     )
 
 
@@ -65,4 +68,5 @@ def as_json(found: AtHome) -> dict[str, object]:
         "harness": {"board": found.harness_there, "here": found.harness_here, "same": found.same_harness},
         "drift": {"ratio": found.ratio, "by_benchmark": list(found.drift)} if found.drift else None,
         "changed": list(found.changed),
+        "packages": list(found.packages),
     }

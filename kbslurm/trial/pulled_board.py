@@ -17,7 +17,7 @@ README = "README.md"
 @dataclass(frozen=True, kw_only=True)
 class PulledBoard:
     """A board's problem as its service handed it out; `problem` has no hidden case, and its judge's files only if the
-    board publishes them. `digest` is that of the board's version, `harness` that of the harness which judges there."""
+    board publishes them. `digest` is its digest, not the version's; `harness` that of the harness that judges."""
 
     leaderboard: str
     version: int
@@ -25,7 +25,7 @@ class PulledBoard:
     description: str
     gpus: tuple[str, ...]
     publishes_reference: bool
-    hidden: Mapping[str, int]
+    hidden: Mapping[str, bool]
     problem: Problem
     harness: str
     images: Mapping[str, Sequence[Mapping[str, Any]]]
@@ -57,7 +57,7 @@ def understood(told: Mapping[str, Any], service: str | None) -> PulledBoard:
             description=str(told["description"]),
             gpus=tuple(str(one) for one in told["gpu_types"]),
             publishes_reference=bool(told["publishes_reference"]),
-            hidden={str(gpu): int(count) for gpu, count in told["hidden"].items()},
+            hidden={str(gpu): bool(there) for gpu, there in told["hidden"].items()},
             problem=problem,
             harness=str(told["harness"]),
             images={

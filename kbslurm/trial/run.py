@@ -76,14 +76,12 @@ def run_trial(
     benchmark: int | None = None,
     profiler: str | None = None,
     python: str | None = None,
-    problem_digest: str | None = None,
 ) -> Trial:
     """Judge one submission below `work`, which is left as it was; no started process survives.
 
     Raises Invalid for an invalid submission and for a mode that the problem doesn't have. `timeout_s` is the hard limit
     from outside; by default the one that a backend would use. `benchmark`: the only one to profile. `profiler`: the
     program that profiles besides torch and Python. `python`: the one that judge and runner run in (default: this one).
-    `problem_digest`: the recorded digest of the version, as for `manifest_for`.
     """
     source = checked_source(source_file_name, source_text.encode())
     check_language(source, problem.lang)
@@ -98,7 +96,6 @@ def run_trial(
         gpu=gpu,
         source=source.text,
         secret_seed=secrets.token_hex(16),
-        problem_digest=problem_digest,
         profile_benchmark=None if benchmark is None else chosen_benchmark(problem, mode, benchmark),
     )
     key = secrets.token_bytes(32)

@@ -109,7 +109,6 @@ def try_(
             benchmark=benchmark,
             profiler=None if profiler is None else profiler.value,
             python=used,
-            problem_digest=None if of_board is None or tried.changed else of_board.digest,
         )
     if profiles is not None and found.artifacts:
         profiles.mkdir(parents=True, exist_ok=True)

@@ -55,8 +55,10 @@ def print_trial(found: Trial, *, as_json: bool, home: AtHome | None = None) -> N
 
 def _print_home(home: AtHome, *, ranks: bool) -> None:
     """That it isn't official, and how far it is from what the board would say."""
-    without = f" and without {counted(home.hidden_left_out, 'hidden case')}" if home.hidden_left_out else ""
+    without = ", without its hidden cases" if home.hidden_left_out else ""
     printing.say(f"unofficial: judged here as board {home.leaderboard} on {home.gpu}, on this machine{without}")
+    for packages in home.packages:
+        printing.say(f"the board's runs on {home.gpu} have {packages}")
     if home.changed:
         printing.caution(f"changed since it was pulled: {', '.join(home.changed)}; the board judges by its own")
     if home.harness_here and not home.same_harness:
