@@ -107,7 +107,7 @@ def problems(folder: Path) -> dict[str, Problem]:
     return {
         "task": dataclasses.replace(
             task, hidden=(many,), sizes=sizes, seed=TASK_SEED, files={**task.files, "reference.py": reference},
-            config={**task.config, "baseline": f"# {JUDGES}\n{GOOD.decode()}"}, warnings=(f"/srv/{JUDGES}: odd",),
+            config={**task.config, "baseline": f"# {JUDGES}\n{GOOD.decode()}"}, warnings=(f"/srv/{JUDGES}: odd",), budget=dataclasses.replace(task.budget, launches=9),
         ),
         "one-file": loading.load(folder / "doubled.py"),
     }  # fmt: skip
@@ -131,7 +131,10 @@ def test_no_hidden_case_no_seed_and_no_sealed_reference_ever_leaves(
     assert (JUDGES.encode() in found) is shows
     assert (b"def generate_input" in found) is shows
     assert b"/srv/" not in found
-    assert httpx.get(f"{api.url}/leaderboards/secret/problem", timeout=60).json()["hidden"] == {"H100": True}
+    told = httpx.get(f"{api.url}/leaderboards/secret/problem", timeout=60).json()
+    assert told["hidden"] == {"H100": True}
+    if kind == "task":
+        assert (told["content"]["budget"]["launches"] == board.problem.budget.launches) is shows
 
 
 def test_the_hidden_cases_of_a_reference_in_cpp_stay(api: ServedApi, laptop: Laptop, tmp_path: Path) -> None:
@@ -442,3 +445,16 @@ def test_torch_that_is_missing_is_one_sentence_with_what_the_boards_image_has(
         assert tried.code == 0 and "the board's runs on A100-80 have cuda.sif (torch==" in tried.out
         (image,) = laptop("problem", "pull", "gemm", "--json").json()["images"]["A100-80"]
         assert (image["place"], image["image"]) == ("della", "cuda.sif"), "its path on the cluster stays there"
+
+
+def test_only_who_owns_a_board_publishes_its_reference_and_that_is_noted(api: ServedApi) -> None:
+    board, path = api.store.boards.get("transpose"), f"{api.url}/admin/leaderboards/transpose"
+    for role, status in (("assistant", 403), ("owner", 200)):
+        helper = api.store.people.ensure(role)
+        api.store.roster.set_role_on(board.id, helper.id, role, by="root", now=api.now)  # type: ignore[arg-type]
+        headers = {"Authorization": f"Bearer {api.store.tokens.issue(helper.id, now=api.now)}"}
+        answer = httpx.patch(path, json={"publishes_reference": True}, headers=headers, timeout=60)
+        assert answer.status_code == status, answer.text
+        assert api.store.boards.get("transpose").publishes_reference is (status == 200)
+    told = api.store.events.audit_log(limit=5)[0]
+    assert told.data["publishes_reference"] is True and told.data["by"] == "owner"
