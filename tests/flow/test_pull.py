@@ -107,7 +107,8 @@ def problems(folder: Path) -> dict[str, Problem]:
     return {
         "task": dataclasses.replace(
             task, hidden=(many,), sizes=sizes, seed=TASK_SEED, files={**task.files, "reference.py": reference},
-            config={**task.config, "baseline": f"# {JUDGES}\n{GOOD.decode()}"}, warnings=(f"/srv/{JUDGES}: odd",), budget=dataclasses.replace(task.budget, launches=9),
+            config={**task.config, "baseline": f"# {JUDGES}\n{GOOD.decode()}"}, warnings=(f"/srv/{JUDGES}: odd",),
+            budget=dataclasses.replace(task.budget, launches=9),
         ),
         "one-file": loading.load(folder / "doubled.py"),
     }  # fmt: skip
