@@ -245,7 +245,7 @@ def _ended(shown: Shown, row: Row, gpu: str) -> str:
         return f"{gpu} ✓ passed"
     if is_kept_back(shown.full):
         return f"{gpu} ✓ passed · {_why_kept_back(shown.full)}, so the time isn't shown here"
-    line = f"{gpu} ✓ **{score(found['score_s'], found['low_s'], found['high_s'])}**"
+    line = f"{gpu} ✓ **{score(found['score_s'], found['low_s'], found['high_s'], ranked=bool(found['ranked']))}**"
     if shown.full["submission"]["mode"] == "leaderboard" and not found["ranked"]:
         why = found.get("not_ranked") or found["reason"]
         return f"{line} · not ranked" + (f"\n-# {escaped(why[:WENT_CAP])}" if why else "")
@@ -343,7 +343,7 @@ def comparison(full: Row, contexts: Mapping[str, ScoreContext], leaders: Mapping
             lines.append(f"{escaped(row['gpu'])}: no time to compare")
             continue
         here = found["score_s"]
-        parts = [f"{escaped(row['gpu'])}: {score(here, found['low_s'], found['high_s'])}"]
+        parts = [f"{escaped(row['gpu'])}: {score(here, found['low_s'], found['high_s'], ranked=bool(found['ranked']))}"]
         stands = contexts.get(row["gpu"], ScoreContext())
         if stands.best_before_s is not None:
             parts.append(speed_up(here, stands.best_before_s, f"own previous best {seconds(stands.best_before_s)}"))

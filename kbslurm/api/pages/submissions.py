@@ -128,7 +128,7 @@ def _run(run: RunView, mode: str) -> dict[str, Any]:
     verdict = run.verdict
     if verdict is not None and verdict.score_s is not None:
         low_s, high_s = verdict.low_s, verdict.high_s
-        shown = score(verdict.score_s, low_s, high_s)
+        shown = score(verdict.score_s, low_s, high_s, ranked=verdict.ranked)
     return {
         "gpu": run.gpu,
         "verdict": verdict.name if verdict else run.shown_state,

@@ -135,7 +135,7 @@ def _run_line(run: RunView, mode: str) -> str:
         if run.second and run.ended_at is None and run.first_score_s is not None:
             tail = f"  {score(run.first_score_s)} would improve the rank, so it is measured again{tail}"
         return f"{run.gpu:>6}  {coloured(run.shown_state)}{tail}"
-    shown = f"  {score(found.score_s, found.low_s, found.high_s)}" if found.score_s is not None else ""
+    shown = f"  {score(found.score_s, found.low_s, found.high_s, ranked=found.ranked)}" if found.score_s is not None else ""
     unranked = why_unranked(found, mode)
     if unranked is not None:
         return f"{run.gpu:>6}  {coloured(found.name)}{shown}  [yellow]not ranked[/]: {escape(unranked)}"
