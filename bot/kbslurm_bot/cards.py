@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from kbslurm.domain import access, contest, placement
+from kbslurm.domain import access, contest, failed_tests, placement
 from kbslurm.domain.amounts import score, seconds, speed_up
 from kbslurm_bot.plot import Point, best
 
@@ -324,10 +324,11 @@ def log(full: Row) -> str:
         report = (found["report"] if found else None) or {}
         for phase in report.get("phases", ()):
             lines.append(f"  {phase['name']}: {'passed' if phase['passed'] else 'failed'}")
-        for case in [*report.get("tests", ()), *report.get("benchmarks", ())]:
+        cases = [*report.get("tests", ()), *report.get("benchmarks", ())]
+        for case, message in zip(cases, failed_tests.once(cases), strict=True):
             if case.get("status") != "pass":
                 lines.append(f"  {case.get('phase')} {case.get('index')} ({case.get('spec')}): {case.get('status')}")
-                lines += [f"    {line}" for line in str(case.get("message") or "").splitlines()[:40]]
+                lines += [f"    {line}" for line in message.splitlines()[:40]]
         lines += [f"  | {line}" for line in str(report.get("log") or "").splitlines()[-400:]]
         lines += [f"  attempt {one['number']} at {one['backend']}: {one['state']}" for one in row["attempts"]]
     return "\n".join(lines)

@@ -66,7 +66,9 @@ def _results(read: Read) -> dict[int, list[_Result]]:
     verdicts = {
         int(row["run"]): (
             str(row["verdict"]),
-            "" if row["score_s"] is None else score(row["score_s"], row["low_s"], row["high_s"], ranked=bool(row["ranked"])),
+            ""
+            if row["score_s"] is None
+            else score(row["score_s"], row["low_s"], row["high_s"], ranked=bool(row["ranked"])),
             bool(row["ranked"]),
         )
         for row in read("verdicts")

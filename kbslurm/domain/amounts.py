@@ -32,9 +32,7 @@ def span(amount_s: float) -> str:
     return f"{amount_s:.1f} s" if amount_s < 10 else f"{amount_s:.0f} s"
 
 
-def score(
-    value: float | None, low: float | None = None, high: float | None = None, *, ranked: bool = False
-) -> str:
+def score(value: float | None, low: float | None = None, high: float | None = None, *, ranked: bool = False) -> str:
     """A score with both sides of its interval, `7.20 ms +0.40 −0.40`; of a noisy one the spread instead,
     `6.00 ms, too noisy to rank: spread 40 %`. `ranked`: it has a place on a board all the same."""
     if value is None:
