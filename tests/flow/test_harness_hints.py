@@ -12,10 +12,10 @@ import pytest
 
 from kbslurm_eval.shared import wire
 from tests.flow import harness_ground as ground
-from tests.services import GXX, needs
+from tests.services import GXX, LANDLOCK, needs
 
 GUIDE = ground.ROOT / "docs" / "competitor-guide.md"
-BEGIN, END = "<!-- wrong kernels: made by tests/flow/test_harness_hints.py -->\n", "<!-- /wrong kernels -->\n"
+BEGIN, END = "<!-- wrong kernels: made by tests/flow/test_harness_hints.py -->\n\n", "\n<!-- /wrong kernels -->\n"
 
 PRODUCT = """
 import numpy
@@ -228,13 +228,14 @@ REFUSED = {
 }
 
 
+@needs(LANDLOCK)
+@pytest.mark.parametrize("level", ["1", ""])
 @pytest.mark.parametrize("does", REFUSED)
-def test_what_the_cage_refuses_says_what_it_is(tmp_path: Path, does: str) -> None:
-    report = ground.judged(
-        tmp_path, ground.manifest(f"def custom_kernel(data):\n    return {does}\n", mode="test")
-    ).told
+def test_what_the_cage_refuses_says_what_it_is(tmp_path: Path, does: str, level: str) -> None:
+    told = ground.manifest(f"def custom_kernel(data):\n    return {does}\n", mode="test")
+    report = ground.judged(tmp_path, told, env={"KBSLURM_EVAL_LEVEL": level} if level else {}).told
     assert report.verdict == "error", report.reason
-    assert f" - {REFUSED[does]}" in report.reason
+    assert report.reason.count(" - ") == 1 and REFUSED[does] in report.reason
 
 
 COMPILES = '''

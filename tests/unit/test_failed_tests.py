@@ -26,7 +26,7 @@ def test_a_table_has_each_message_once() -> None:
 
 
 TRACE = """Traceback (most recent call last):
-  File "/tmp/work/submission.py", line 3, in custom_kernel
+  File "/tmp/job/submission.py", line 3, in custom_kernel
     raise ValueError("boom")
 ValueError: boom
 """

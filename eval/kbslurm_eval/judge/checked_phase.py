@@ -101,10 +101,10 @@ class CheckedPhase:
 
 
 def errors_by_test(results: Sequence[TestResult]) -> str:
-    """Which tests an exception hit, as lines for the log, where its trace stands once."""
+    """Which tests an exception in a call hit, as lines for the log, where its trace stands once."""
     hit: dict[str, list[int]] = {}
     for one in results:
-        if one.status == "error" and one.message:
+        if one.status == "error" and one.message and not one.message.startswith("while "):
             hit.setdefault(one.message, []).append(one.index + 1)
     lines = [f"[{test_numbers.in_words(tests)}: {message[:200]}]" for message, tests in hit.items()]
     return "\n".join(lines[:ERRORS_TOLD])
