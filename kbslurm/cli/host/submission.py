@@ -243,6 +243,7 @@ def _write(folder: Path, files: Mapping[str, str]) -> list[str]:
 
 def _run(run: Mapping[str, Any]) -> str:
     low, high = run["interval"] or (None, None)
-    score = f" {printing.score(run['score'], low, high)}" if run["score"] is not None else ""
-    unranked = " (not ranked)" if run.get("not_ranked") else ""
+    ranked = not run.get("not_ranked")  # only those have an interval that were to rank
+    score = f" {printing.score(run['score'], low, high, ranked=ranked)}" if run["score"] is not None else ""
+    unranked = "" if ranked else " (not ranked)"
     return f"{run['gpu_type']} {printing.coloured(run['standing'])}{score}{unranked}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.printing import coloured, escape, out
+from kbslurm.domain import failed_tests
 from kbslurm.domain.amounts import score, seconds, span
 
 if TYPE_CHECKING:
@@ -36,9 +37,8 @@ def print_trial(found: Trial, *, as_json: bool) -> None:
     for result in report.benchmarks:
         if result.phase == "benchmark" and result.median_ns is not None:
             console.print(f"  {escape(result.spec)}: {measured(result)}")
-    for test in report.tests:
-        if test.status != "pass" and test.message:
-            console.print(f"  {test.phase} {test.index + 1} ({escape(test.spec)}): {escape(test.message)}")
+    for line in failed_tests.in_words(map(vars, report.tests), len(report.tests)):
+        console.print(f"  {escape(line)}", soft_wrap=True)
     if report.profile:
         console.print(escape(report.profile), soft_wrap=True)
     console.print(f"isolation {report.isolation.level} ({escape(report.isolation.means)}), took {span(found.took_s)}")
