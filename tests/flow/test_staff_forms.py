@@ -512,3 +512,39 @@ def test_each_form_is_for_staff_and_their_session_alone(api: ServedApi, hana: ht
         assert (told_of(api, "transpose"), store.boards.names(), len(store.people.all()), newest(api)) == before
     assert sent(hana, path, **fields).status_code in (200, 303)
     assert newest(api) != before[3], "the very same form does it for her"
+
+
+@pytest.mark.parametrize("text", ["a\x00b", "a\nb", 'a"b,c', "\u202eabc", "a\ud7ff", "9" * 99, "-1", "\u200b", "'=1"])
+def test_odd_text_in_any_field_is_taken_or_refused_in_a_sentence(api: ServedApi, hana: httpx.Client, text: str) -> None:
+    a_course(api, hana)
+    board = {"name": "turn", "problem": "transpose", "gpus": "H100"}
+    about = {"description": "x", "gpus": "H100", "visibility": "public"}
+    deadline = {"deadline": "2099-01-01", "zone": "UTC"}
+    newcomer = {
+        "name": "X",
+        "email": "x@example.edu",
+        "student_id": "1",
+        "section": "A",
+        "team": "t",
+        "role": "student",
+    }
+    forms: list[tuple[str, dict[str, str]]] = [
+        *((NEW, {**board, name: text}) for name in (
+            "name", "problem", "course", "gpus", "deadline", "zone", "description", "visibility", "min_isolation",
+        )),
+        *((f"{BOARD}/about", {**about, name: text}) for name in about),
+        *((f"{BOARD}/deadline", {**deadline, name: text}) for name in deadline),
+        (f"{BOARD}/course", {"course": text}),
+        *(("/staff/add", {"person": "yan", "role": "participant", name: text}) for name in ("person", "role")),
+        *(("/staff/courses/gpu-2026/add", {**newcomer, name: text}) for name in newcomer),
+    ]  # fmt: skip
+    for path, fields in forms:
+        answer = sent(hana, path, **fields)
+        assert answer.status_code in (200, 303, 400, 404), (path, fields, answer.text)
+        if answer.status_code in (400, 404):
+            assert "isn't signed" not in answer.text and len(shown(answer.text).split()) > 8, (path, fields)
+    for name in ("person", "verdict", "since", "from"):
+        answer = hana.get(f"{BOARD}/submissions", params={name: text})
+        assert answer.status_code in (200, 400, 404, 422), (name, answer.text)
+    for path in ("/staff", BOARD, "/staff/courses/gpu-2026", NEW, f"{BOARD}/submissions"):
+        assert hana.get(path).status_code == 200, path
