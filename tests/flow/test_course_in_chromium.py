@@ -225,7 +225,7 @@ def set_up(course: Course) -> None:
     course.goes_to("/staff")
     course.chromium.click(f"a[href='{STAFF}']")
     course.act("late", late_until="2026-05-12", percent="10", per="day")
-    course.reads("10 % of the points lost per day begun")
+    course.reads("Late submissions until 2026-05-12 23:59 UTC, 10 % of the points lost per day begun.")
     course.act("extend", whom="s4@example.edu", until="2026-05-20 18:00")
     course.act("extend", whom="section:B", until="2026-05-11 18:00")
     course.reads("Who has a later deadline", "Mary Shaw", "2026-05-20 18:00", "section b")
@@ -240,6 +240,7 @@ def compete(course: Course) -> None:
     title = "Submissions to transpose"
     course.sends("form[action$='/submissions'] button", title, person="s0@example.edu", verdict="passed")
     assert course.chromium.ask("return document.querySelectorAll('tbody tr').length") == 1
+    course.reads("H100: passed, 900 ms")
     course.chromium.click("tbody th a")
     course.reads("Submission 1 for staff", "by Ada Lovelace", "900 ms", "def custom_kernel")
 
