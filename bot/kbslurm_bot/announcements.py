@@ -182,7 +182,7 @@ def _names(board: BoardInfo) -> str:
 def _placed(board: BoardInfo, gpu: str, places: list[StandingInfo], n: int) -> Announcement:
     one = places[n]
     who, where = cards.escaped(one.person), f"{cards.escaped(board.name)} on {cards.escaped(gpu)}"
-    time = score(one.score_s, one.low_s, one.high_s)
+    time = score(one.score_s, one.low_s, one.high_s, ranked=True)
     ahead = f" ({speed_up(one.score_s, places[1].score_s, 'the second')})" if n == 0 and len(places) > 1 else ""
     head = f"### ★ {who} leads {where}" if n == 0 else f"### {who} is on the podium of {where}, rank {one.rank}"
     colour = cards.GREEN if n == 0 else cards.BLURPLE
@@ -194,7 +194,7 @@ def _final(board: BoardInfo, rankings: Rankings) -> Announcement:
     lines = [f"### The standings of {cards.escaped(board.name)} are final"]
     for gpu, places in rankings.items():
         for one in places[:PODIUM]:
-            time = score(one.score_s, one.low_s, one.high_s)
+            time = score(one.score_s, one.low_s, one.high_s, ranked=True)
             lines.append(f"{cards.escaped(gpu)} {one.rank}. {cards.escaped(one.person)} {time}")
     key = f"final:{board.id}:{board.finalised_at.isoformat()}"
     return Announcement(key=key, text="\n".join(lines[:40]), colour=cards.GREEN)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from kbslurm.domain import access, contest, placement
+from kbslurm.domain import access, contest, failed_tests, placement
 from kbslurm.domain.amounts import score, seconds, speed_up
 from kbslurm_bot.plot import Point, best
 
@@ -245,7 +245,7 @@ def _ended(shown: Shown, row: Row, gpu: str) -> str:
         return f"{gpu} ✓ passed"
     if is_kept_back(shown.full):
         return f"{gpu} ✓ passed · {_why_kept_back(shown.full)}, so the time isn't shown here"
-    line = f"{gpu} ✓ **{score(found['score_s'], found['low_s'], found['high_s'])}**"
+    line = f"{gpu} ✓ **{score(found['score_s'], found['low_s'], found['high_s'], ranked=bool(found['ranked']))}**"
     if shown.full["submission"]["mode"] == "leaderboard" and not found["ranked"]:
         why = found.get("not_ranked") or found["reason"]
         return f"{line} · not ranked" + (f"\n-# {escaped(why[:WENT_CAP])}" if why else "")
@@ -324,10 +324,11 @@ def log(full: Row) -> str:
         report = (found["report"] if found else None) or {}
         for phase in report.get("phases", ()):
             lines.append(f"  {phase['name']}: {'passed' if phase['passed'] else 'failed'}")
-        for case in [*report.get("tests", ()), *report.get("benchmarks", ())]:
+        cases = [*report.get("tests", ()), *report.get("benchmarks", ())]
+        for case, message in zip(cases, failed_tests.once(cases), strict=True):
             if case.get("status") != "pass":
                 lines.append(f"  {case.get('phase')} {case.get('index')} ({case.get('spec')}): {case.get('status')}")
-                lines += [f"    {line}" for line in str(case.get("message") or "").splitlines()[:40]]
+                lines += [f"    {line}" for line in message.splitlines()[:40]]
         lines += [f"  | {line}" for line in str(report.get("log") or "").splitlines()[-400:]]
         lines += [f"  attempt {one['number']} at {one['backend']}: {one['state']}" for one in row["attempts"]]
     return "\n".join(lines)
@@ -343,7 +344,7 @@ def comparison(full: Row, contexts: Mapping[str, ScoreContext], leaders: Mapping
             lines.append(f"{escaped(row['gpu'])}: no time to compare")
             continue
         here = found["score_s"]
-        parts = [f"{escaped(row['gpu'])}: {score(here, found['low_s'], found['high_s'])}"]
+        parts = [f"{escaped(row['gpu'])}: {score(here, found['low_s'], found['high_s'], ranked=bool(found['ranked']))}"]
         stands = contexts.get(row["gpu"], ScoreContext())
         if stands.best_before_s is not None:
             parts.append(speed_up(here, stands.best_before_s, f"own previous best {seconds(stands.best_before_s)}"))

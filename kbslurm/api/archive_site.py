@@ -46,7 +46,7 @@ def write_site(read: Read, folder: Path) -> None:
         _write(folder / f"submissions-{pages}.html", "archive_submissions.html", board, **more)
     tables: dict[str, list[dict[str, Any]]] = {gpu: [] for gpu in board["gpus"]}
     for row in read("standings"):
-        shown = score(row["score_s"], row["low_s"], row["high_s"])
+        shown = score(row["score_s"], row["low_s"], row["high_s"], ranked=True)
         tables[row["gpu"]].append({**row, "shown": shown})
     problem = next((row for row in read("problems") if row["problem_version"] == board["problem_version"]), None)
     _write(
@@ -66,7 +66,9 @@ def _results(read: Read) -> dict[int, list[_Result]]:
     verdicts = {
         int(row["run"]): (
             str(row["verdict"]),
-            "" if row["score_s"] is None else score(row["score_s"], row["low_s"], row["high_s"]),
+            ""
+            if row["score_s"] is None
+            else score(row["score_s"], row["low_s"], row["high_s"], ranked=bool(row["ranked"])),
             bool(row["ranked"]),
         )
         for row in read("verdicts")

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from kbslurm.domain import access, profiles
+from kbslurm.domain import access, failed_tests, profiles
 from kbslurm.domain.measure import shown_best_ns
 from kbslurm.domain.run import RunState
 from kbslurm.domain.verdict import POPCORN, why_unranked
@@ -199,15 +199,10 @@ def report_of(run: RunView) -> str:
         return "it was cancelled" if run.state == RunState.CANCELLED else run.reason or "it hasn't finished yet"
     lines = [f"{run.verdict.name}: {run.verdict.reason}" if run.verdict.reason else run.verdict.name]
     detail = run.verdict.detail or {}
-    lines += _failures(access.shown_cases(detail, "tests"))
+    lines += failed_tests.in_words(access.shown_cases(detail, "tests"), TOLD_FAILURES)
     if run.verdict.name == "error" and len(lines) == 1:
         lines += [text for text in str(detail.get("log", "")).splitlines() if text.strip()][:TOLD_LINES]
     return "\n".join(lines)[:TOLD_CHARACTERS]
-
-
-def _failures(tests: Iterable[Mapping[str, Any]]) -> list[str]:
-    bad = [row for row in tests if row["status"] not in ("pass", "skipped") and row.get("message")]
-    return [f"{row['phase']} {row['index']} ({row['spec']}): {row['message']}" for row in bad[:TOLD_FAILURES]]
 
 
 def _as_run(

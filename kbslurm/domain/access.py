@@ -8,14 +8,14 @@
 | hidden standings | hosts; others nothing, or where the board says so their own place |
 | who is who where people have nicknames or pseudonyms | hosts and graders; everybody their own |
 | what was submitted for the ranking, whether it passed, its score | as standings; how it failed: its author, hosts |
-| a submission: code, log, report, artifacts | its author, until it is taken back; hosts, by calls of their own |
+| a submission: code, log, report, artifacts | its author, until it is taken back; hosts, graders |
 | others' code, where a board publishes it | whoever may see the board, once it is over |
 | why a run is where it is | the author, until it is taken back, and staff |
 | what a run costs | staff |
 | the hidden cases: inputs, count, times, messages, log | hosts; anybody else only whether they passed |
 | a question and its answer | who asked; who grades its board, with the name; if it is to all: whoever sees the board |
 | cancelling a submission; a profile's files from the database | the author and staff |
-| the staff page | staff |
+| the staff page | staff; a board's submissions, work logs and export also by a role on it |
 | pages, calls and streams as oneself | whoever isn't banned |
 | banning somebody, or lifting a ban | hosts; of staff, owners; nobody their own |
 | giving or taking a role; tokens and accounts of others; acting for others | hosts; of staff, owners |
@@ -126,10 +126,15 @@ def check_may_ban(host: Viewer | None, whom: Viewer) -> None:
         raise Refused("only an owner may ban staff or lift their bans", hint="Ask an owner.")
 
 
+def may_give(host: Viewer | None, role: Role) -> bool:
+    """Whether this host may give or take that role. Without a person it is whoever runs the service."""
+    return host is None or not is_staff(role) or (host.role == "owner" and has_staff_rights(host))
+
+
 def check_may_give(host: Viewer | None, role: Role) -> None:
     """Refused if this host may not give or take that role, nor what speaks for people who have it: tokens, accounts.
     Otherwise any member of staff could become an owner."""
-    if host is not None and is_staff(role) and not (host.role == "owner" and has_staff_rights(host)):
+    if not may_give(host, role):
         raise Refused("only an owner may change the rights, tokens and accounts of staff", hint="Ask an owner.")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+NOISY = 0.25  # from this spread on the two sides of an interval are no help: they can be thousands of times the value
+SPREAD_SHOWN = 10.0  # above this it is only said to be more
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
@@ -30,8 +32,9 @@ def span(amount_s: float) -> str:
     return f"{amount_s:.1f} s" if amount_s < 10 else f"{amount_s:.0f} s"
 
 
-def score(value: float | None, low: float | None = None, high: float | None = None) -> str:
-    """A score with both sides of its interval: `10 ms +13 −6`."""
+def score(value: float | None, low: float | None = None, high: float | None = None, *, ranked: bool = False) -> str:
+    """A score with both sides of its interval, `7.20 ms +0.40 −0.40`; of a noisy one the spread instead,
+    `6.00 ms, too noisy to rank: spread 40 %`. `ranked`: it has a place on a board all the same."""
     if value is None:
         return "–"
     size, unit = next((u for u in UNITS if abs(value) >= u[0]), UNITS[-1])
@@ -39,6 +42,11 @@ def score(value: float | None, low: float | None = None, high: float | None = No
         return f"{_digits(value / size)} {unit}"
     below, above = (value - low) / size, (high - value) / size
     wide = max(below, above)
+    spread = wide * size / abs(value) if value else math.inf
+    if spread >= NOISY:
+        percent = f"{100 * spread:.0f} %" if spread <= SPREAD_SHOWN else f"over {100 * SPREAD_SHOWN:.0f} %"
+        how = "noisy" if ranked else "too noisy to rank"
+        return f"{_digits(value / size)} {unit}, {how}: spread {percent}"
     places = max(0, 1 - math.floor(math.log10(wide))) if wide > 0 else 0
     shown = f"{value / size:.{places}f} {unit}"
     return f"{shown} +{above:.{places}f} −{below:.{places}f}"

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, time
 from typing import Literal, assert_never, get_args
 from zoneinfo import ZoneInfo
 
-from kbslurm.domain.access import NamesShown, StandingsShown, Visibility
+from kbslurm.domain.access import NamesShown, Role, StandingsShown, Visibility
 from kbslurm.errors import Invalid, NotFound
 
 Provider = Literal["discord", "github", "oidc"]
@@ -169,6 +169,15 @@ def visibility(text: str) -> Visibility:
             return "closed"
         case _:
             raise Invalid(f"{text!r} isn't a valid visibility", hint="Choose public or private.")
+
+
+def role(text: str) -> Role:
+    """The role with this name; otherwise Invalid."""
+    match text.strip().lower():
+        case "owner" | "staff" | "participant" as known:
+            return known
+        case _:
+            raise Invalid(f"{text[:40]!r} isn't a valid role", hint="Choose owner, staff or participant.")
 
 
 def names_shown(text: str) -> NamesShown:

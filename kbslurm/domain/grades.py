@@ -164,7 +164,7 @@ def _worth(one: Handed, scheme: Scheme, late: LatePolicy, rivals: Sequence[Hande
 def _measured(one: Handed, scheme: Scheme, rivals: Sequence[Handed]) -> tuple[float | None, str]:
     """The value that the steps are about, and the same in words."""
     score_s = _score(one)
-    shown = score(score_s, one.low_s, one.high_s)
+    shown = score(score_s, one.low_s, one.high_s, ranked=True)
     match scheme.by:
         case "time":
             return score_s, shown

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kbslurm.domain import spreadsheet
+from kbslurm.domain.archive import Kind
 from kbslurm.domain.board import Standing
 
 COLUMNS = (
     "board", "gpu", "rank", "best_rank", "worst_rank", "person", "person_id", "team", "submission", "run", "score_s",
     "low_s", "high_s", "paired", "submitted_at", "file_name",
 )  # fmt: skip
-
-
+_KINDS: Mapping[str, Kind] = {
+    **dict.fromkeys(("rank", "best_rank", "worst_rank", "person_id", "submission", "run"), "int"),
+    **dict.fromkeys(("score_s", "low_s", "high_s"), "float"),
+    "paired": "bool",
+}
+KINDS: Mapping[str, Kind] = {name: _KINDS.get(name, "text") for name in COLUMNS}
+FORMATS = ("csv", "json", "parquet")
 NAMES = ("shown_as", "person", "person_id", "team")
 
 
@@ -46,6 +53,11 @@ def own_row(gpu: str, one: Standing, of: int) -> dict[str, Any]:
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """The table as CSV, with a header."""
     return spreadsheet.as_csv(COLUMNS, rows)
+
+
+def as_json(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The table as a JSON list."""
+    return json.dumps(list(rows), indent=2) + "\n"
 
 
 def names_as_csv(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -20,8 +20,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
+T = TypeVar("T")
 K = 10  # tokens that a fingerprint is made of
 WINDOW = 4  # of so many neighbours at least one is kept: K + WINDOW - 1 tokens in common are always found
 LEAST = 8  # fingerprints that a source needs to be compared at all
@@ -70,6 +71,17 @@ _TYPES = frozenset(
     " float2 float4 half2 __half __half2 __nv_bfloat16".split()
 )
 _IMPORTS = frozenset({"import", "from"})
+
+
+class Watch(Protocol):
+    """Passes rows on one by one while they are worked on, to tell somebody who waits how far that is."""
+
+    def __call__(self, rows: Iterable[T], phase: str, /) -> Iterable[T]: ...
+
+
+def unwatched(rows: Iterable[T], phase: str, /) -> Iterable[T]:
+    """Nobody waits."""
+    return rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +222,12 @@ def _share(one: _Weighed, other: _Weighed, weights: Mapping[int, float]) -> floa
 
 
 def similar(
-    documents: Sequence[Document], *, among: frozenset[int] | None = None, at_least: float = USUAL, most: int = 1000
+    documents: Sequence[Document],
+    *,
+    among: frozenset[int] | None = None,
+    at_least: float = USUAL,
+    most: int = 1000,
+    watch: Watch = unwatched,
 ) -> list[Similar]:
     """Pairs of people with similar sources, the most similar first, at most so many. `among`: only pairs in which one
     of these submissions is."""
@@ -218,7 +235,7 @@ def similar(
     weighed = [_Weighed(one, weights) for one in documents if len(one.marks) >= LEAST]
     best: dict[tuple[int, int], tuple[float, int, int]] = {}
     pairs: Counter[tuple[int, int]] = Counter()
-    for n, m in _candidates(weighed, weights, at_least):
+    for n, m in _candidates(weighed, weights, at_least, watch):
         left, right = weighed[n].one, weighed[m].one
         if left.person == right.person or left.side == right.side:
             continue
@@ -239,7 +256,7 @@ def similar(
 
 
 def _candidates(
-    weighed: Sequence[_Weighed], weights: Mapping[int, float], at_least: float
+    weighed: Sequence[_Weighed], weights: Mapping[int, float], at_least: float, watch: Watch
 ) -> Iterator[tuple[int, int]]:
     """All pairs that can be so similar, and few others, once each and by place: what two have in common can't be enough
     unless it has one of the rarer fingerprints of the lighter one, whose other ones weigh too little together."""
@@ -247,7 +264,7 @@ def _candidates(
     for n, one in enumerate(weighed):
         for mark in one.marks:
             having.setdefault(mark, []).append(n)
-    for n, one in enumerate(weighed):
+    for n, one in enumerate(watch(weighed, "comparing sources")):
         left, enough = one.weight, at_least * one.weight * (1 - 1e-9)
         met: set[int] = set()
         for mark in sorted(one.marks, key=lambda mark: (-weights[mark], mark)):

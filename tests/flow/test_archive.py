@@ -133,7 +133,7 @@ def test_what_may_be_handed_on_has_no_names_code_logs_or_hidden_cases(
     assert here("archive", "transpose", "-o", str(tmp_path / "public")).code == 0
     mine, public = everything(tmp_path / "mine"), everything(tmp_path / "public")
     code = json.dumps(GOOD.decode())[1:-1]
-    secret = ("Ada Lovelace", "ada@example.edu", "Bea B", "Lovelace, Ada", "4711", code[:60], SECRET_LOG, HIDDEN_SPEC,
+    secret = ("Ada Lovelace", "ada@example.edu", "Bea B", "Lovelace, Ada", '"4711"', code[:60], SECRET_LOG, HIDDEN_SPEC,
               "a log with", "k.py", "blue-whales", '"ada"')  # fmt: skip
     for word in secret:
         told = json.dumps(word)[1:-1]
@@ -400,7 +400,7 @@ def test_parquet_has_the_same_rows_and_without_it_there_is_one_sentence(
     assert here("export", "transpose", "--format", "parquet").code == 2
     wrong = here("export", "transpose", "--format", "xls")
     assert wrong.code == 2 and "isn't a format of exports" in wrong.err
-    monkeypatch.setattr("kbslurm.cli.output.parquet.is_there", lambda: False)
+    monkeypatch.setattr("kbslurm.api.parquet.is_there", lambda: False)
     for words in (
         ("archive", "transpose", "-o", str(tmp_path / "b"), "--parquet"),
         ("export", "transpose", "--format", "parquet", "-o", str(tmp_path / "b")),

@@ -265,7 +265,7 @@ def test_every_call_of_a_host_that_changes_something_is_in_the_audit_log(api: Se
     made = {name for name in done if not name.startswith("GET")}
     by_pages = {  # they do the same acts
         "POST /staff/{act}", "POST /staff/board/{leaderboard}/{act}", "POST /staff/courses/{course}/import",
-        "POST /staff/courses/{course}/{act}", "POST /staff/questions/{question_id}/{act}",
+        "POST /staff/courses/{course}/{act}", "POST /staff/questions/{question_id}/{act}", "POST /staff/boards/new",
     }  # fmt: skip
     assert changing_calls(api) - by_pages == made | set(UNAUDITED) | set(MEASURED) | set(WARM)
 
@@ -322,7 +322,7 @@ def changing_calls(api: ServedApi) -> set[str]:
     return {f"{method} {route.path}" for route in routes for method in route.methods or () if method != "GET"}
 
 
-@pytest.mark.parametrize("act", ["pause", "resume", "cancel", "ban", "unban", "delete"])
+@pytest.mark.parametrize("act", ["pause", "resume", "cancel", "add", "ban", "unban", "delete"])
 def test_every_form_of_the_staff_page_is_in_the_audit_log(api: ServedApi, act: str) -> None:
     ada = api.store.people.ensure("ada")
     number = accept(api.store.intake, ada.id, "transpose", "k.py", GOOD, "test", ["H100"], api.now).submission_id
@@ -338,7 +338,7 @@ def test_every_form_of_the_staff_page_is_in_the_audit_log(api: ServedApi, act: s
 
     form = {
         "csrf": Visitors(api.context).csrf(Browser()),  # type: ignore[arg-type]
-        "person": "ada",
+        "person": "zoe" if act == "add" else "ada",
         "submission": str(number),
         "confirmed": "yes",
     }

@@ -339,6 +339,8 @@ def test_what_cannot_be_resolved_has_no_interval() -> None:
     plain = BenchmarkResult(phase="benchmark", index=0, spec="n: 1", status="pass", median_ns=2e6)
     wide = dataclasses.replace(plain, low_ns=476.5, high_ns=2.2e10)
     assert "+0.10 −0.10" in measured(dataclasses.replace(plain, low_ns=1.9e6, high_ns=2.1e6))
+    noisy = measured(dataclasses.replace(plain, low_ns=1.9e6, high_ns=158e9))
+    assert noisy.endswith("ms, too noisy to rank: spread over 1000 %")
     assert measured(dataclasses.replace(wide, flags=["UNRESOLVED"])).startswith("at most 2.00 ms (")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -20,12 +21,13 @@ from kbslurm.domain.run import PersonId
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
 from kbslurm.flow.submit import accept
+from kbslurm.problems import loading
 from tests.command_line import CommandLine
 from tests.flow.chromium import Chromium, started, until
 from tests.flow.puppet import Puppet, sealed_report
 from tests.flow.stage import HandClock
 from tests.flow.test_course_story import source
-from tests.popcorn.served_api import ServedApi, served
+from tests.popcorn.served_api import TRANSPOSE, ServedApi, served
 from tests.services import CHROMIUM, needs
 
 pytestmark = needs(CHROMIUM)
@@ -127,7 +129,11 @@ class Course:
 def course(database_url: str, tmp_path: Path) -> Iterator[Course]:
     (home := tmp_path / "home").mkdir()
     (profile := tmp_path / "chromium").mkdir()
-    with served(database_url, tmp_path / "service", clock=HandClock()) as api, started(profile) as chromium:
+    with (
+        served(database_url, tmp_path / "service", clock=HandClock(), boards=False) as api,
+        started(profile) as chromium,
+    ):
+        api.store.problems.add(loading.load(TRANSPOSE), by="root", now=api.now)
         told = {"behavior": "allow", "downloadPath": str(home)}
         chromium.call("POST", "/goog/cdp/execute", cmd="Browser.setDownloadBehavior", params=told)
         yield Course(api=api, chromium=chromium, home=home)
@@ -157,10 +163,10 @@ def sign_in(course: Course) -> None:
 
 
 def enrol(course: Course) -> None:
-    """The roster's preview changes nothing; then there are six people in two sections."""
+    """The roster's preview changes nothing; then there are five people in two sections, and one who came later."""
     lines = [
         "name,email,student id,section,team",
-        *(f"{name},s{n}@example.edu,{4000 + n},{'AB'[n % 2]}," for n, name in enumerate(NAMES)),
+        *(f"{name},s{n}@example.edu,{4000 + n},{'AB'[n % 2]}," for n, name in enumerate(NAMES[:5])),
     ]
     file = course.home / "roster.csv"
     file.write_text("\n".join(lines) + "\n")
@@ -172,25 +178,54 @@ def enrol(course: Course) -> None:
         course.chromium.write("#file", str(file))
         course.sends(f"form[enctype] button:nth-of-type({button})", "Roster of gpu-2026")
         if button == 1:
-            course.reads("Nothing was changed. This import would add 6, change 0 and remove 0")
+            course.reads("Nothing was changed. This import would add 5, change 0 and remove 0")
             assert course.api.store.roster.courses() == []
-    course.reads("6 added, 0 changed, 0 removed", "Ada Lovelace, section A", "Emmy Noether, section B")
+    course.reads("5 added, 0 changed, 0 removed", "Ada Lovelace, section A", "Emmy Noether, section B")
     course.chromium.click("a[href='/staff/courses/gpu-2026']")
-    course.reads("6 on the roster", "s3@example.edu", "4003")
+    course.reads("5 on the roster", "s3@example.edu", "4003")
+    course.sends(
+        "form[action$='/add'] button",
+        "Roster of gpu-2026",
+        add_name="Rosa Peters",
+        add_email="s5@example.edu",
+        add_id="4005",
+        add_section="B",
+    )
+    course.reads("1 added, 0 changed, 0 removed", "Rosa Peters, section B")
+    course.chromium.click("a[href='/staff/courses/gpu-2026']")
+    course.reads("6 on the roster")
     course.people = {str(one.full_name): one.person_id for one in course.api.store.roster.of_course("gpu-2026")}
     links = course.downloads("form[action$='/invite'] button", "gpu-2026-invitations.csv")
     told = list(csv.DictReader(io.StringIO(links.read_text())))
     assert {row["name"] for row in told} == set(NAMES) and all("/join/" in row["link"] for row in told)
+    course.goes_to("/staff")
+    course.sends("form[action='/staff/add'] button", "Staff", added="tess")
+    course.goes_to("/staff/courses/gpu-2026")
+    course.sends("form[action$='/set'] button", "Course gpu-2026", set_person="tess", set_role="grader")
+    course.reads("7 on the roster", "tess")
 
 
 def set_up(course: Course) -> None:
-    """The board is the course's; late submissions cost, and somebody who was ill has two more days."""
-    course.api.store.boards.edit("transpose", by="root", course="gpu-2026", gpus=["H100"], now=course.api.now)
-    course.api.store.boards.set_deadline("transpose", course.api.now + timedelta(days=7), now=course.api.now)
+    """The course gets its board; late submissions cost, and somebody who was ill has two more days."""
+    in_days = {n: f"{course.api.now + timedelta(days=n):%Y-%m-%d %H:%M}" for n in (6, 7)}
+    course.chromium.click("a[href='/staff/boards/new?course=gpu-2026']")
+    assert course.chromium.ask("return document.querySelector('#course').value") == "gpu-2026"
+    course.sends(
+        "form[action='/staff/boards/new'] button",
+        "transpose for staff",
+        name="transpose",
+        gpus="H100",
+        deadline=in_days[6],
+        min_isolation="0",
+        confirm="untick",
+    )
+    course.reads(f"The deadline is {in_days[6]} UTC")
+    course.act("deadline", deadline=in_days[7])
+    course.reads(f"The deadline is {in_days[7]} UTC")
     course.goes_to("/staff")
     course.chromium.click(f"a[href='{STAFF}']")
     course.act("late", late_until="2026-05-12", percent="10", per="day")
-    course.reads("10 % of the points lost per day begun")
+    course.reads("Late submissions until 2026-05-12 23:59 UTC, 10 % of the points lost per day begun.")
     course.act("extend", whom="s4@example.edu", until="2026-05-20 18:00")
     course.act("extend", whom="section:B", until="2026-05-11 18:00")
     course.reads("Who has a later deadline", "Mary Shaw", "2026-05-20 18:00", "section b")
@@ -200,6 +235,14 @@ def compete(course: Course) -> None:
     for n, name in enumerate(NAMES):
         course.hands_in(name, 0.9 - n / 10)
     assert course.standings() == list(reversed(NAMES))
+    course.chromium.click(f"a[href='{STAFF}/submissions']")
+    assert course.chromium.ask("return document.querySelectorAll('tbody tr').length") == len(NAMES)
+    title = "Submissions to transpose"
+    course.sends("form[action$='/submissions'] button", title, person="s0@example.edu", verdict="passed")
+    assert course.chromium.ask("return document.querySelectorAll('tbody tr').length") == 1
+    course.reads("H100: passed, 900 ms")
+    course.chromium.click("tbody th a")
+    course.reads("Submission 1 for staff", "by Ada Lovelace", "900 ms", "def custom_kernel")
 
 
 def look_for_copies(course: Course) -> None:
@@ -307,6 +350,10 @@ def keep(course: Course) -> None:
     course.goes_to("/board/transpose/H100")
     assert "Rosa Peters" not in str(course.chromium.ask("return document.body.innerText"))
     course.goes_to(STAFF)
+    table = course.downloads(f"a[href='{STAFF}/export?format=csv']", "transpose-standings.csv")
+    assert "Rosa Peters" not in table.read_text() and len(table.read_text().splitlines()) == 1 + len(NAMES)
+    table = course.downloads(f"a[href='{STAFF}/export?format=json&live=true']", "transpose-all-standings.json")
+    assert {row["person"] for row in json.loads(table.read_text())} == set(NAMES)
     course.act("archive", "400", private="no")
     course.reads("hides names or standings")
     course.goes_to(STAFF)
@@ -330,5 +377,8 @@ def leave(course: Course) -> None:
     course.reads("user.delete")
     assert "Rosa Peters" not in course.standings() and any(one.startswith("deleted-") for one in course.standings())
     acts = [one.kind.removeprefix("staff.") for one in reversed(course.api.store.events.audit_log(limit=100))]
-    done = ("roster.import", "roster.invite", "late", "extend", "freeze", "finalise", "archive", "user.delete")
+    done = (
+        "roster.import", "roster.invite", "user.add", "create_board", "late", "extend", "freeze", "finalise", "export",
+        "archive", "user.delete",
+    )  # fmt: skip
     assert [one for one in dict.fromkeys(acts) if one in done] == list(done)

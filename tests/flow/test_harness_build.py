@@ -413,7 +413,16 @@ def test_parameters_are_read_off_cpp() -> None:
 
 def test_the_first_errors_are_what_is_told() -> None:
     said = "In file included from x\nsubmission.cu:3:1: error: one\n  3 | foo\nsubmission.cu:4:1: error: two\n"
-    assert compiler.excerpt(said) == "submission.cu:3:1: error: one; submission.cu:4:1: error: two"
+    assert compiler.excerpt(said) == "submission.cu:3:1: error: one, in `foo`; submission.cu:4:1: error: two"
+    said = 'submission.cu(7): error: identifier "bb" is undefined\n    y = bb;\n        ^\n\n'
+    said += '1 error detected in the compilation of "kb_unit.cu".\n'
+    assert compiler.excerpt(said) == 'submission.cu(7): error: identifier "bb" is undefined, in `y = bb;`'
+    around = "kb_unit.cu:261:9: error: 'custom_kernel' was not declared in this scope\n"
+    assert compiler.excerpt(around, "submission.cu", "int custom_kernel()") == (
+        "submission.cu doesn't define what is called: 'custom_kernel' was not declared in this scope; "
+        "expected is int custom_kernel()"
+    )
+    assert "kb_unit" not in compiler.excerpt(around + said, "submission.cu", "int custom_kernel()")
     assert compiler.excerpt("nothing known\nlast line\n") == "nothing known; last line"
 
 

@@ -164,6 +164,15 @@ def test_inputs_and_outputs_lie_in_memory_of_the_judge_s(tmp_path: Path, gpu: An
     assert report.score_s is not None
 
 
+@pytest.mark.parametrize("level", [1, 2])
+def test_the_driver_may_name_its_threads(tmp_path: Path, gpu: Any, level: int) -> None:
+    """Without that a real one refuses to start (error 304), whatever else a cage lets through."""
+    env = gpu(names_threads=1) | {"KBSLURM_EVAL_LEVEL": str(level)}
+    found = ground.judged(tmp_path, on_device(HONEST), env=env, program=standin.with_device_files(tmp_path / "eval"))
+    assert found.told.verdict == "passed", found.told.reason
+    assert found.told.isolation.level == min(level, ground.achieved_level())
+
+
 def test_compiled_code_gets_the_device_s_addresses(tmp_path: Path, gpu: Any) -> None:
     report = _judged(tmp_path, gpu(), IN_C, lang="cu", entry="submission.cu", mode="benchmark",
                      tests=[], budget=wire.Budget(launches=1, calls=5))  # fmt: skip
@@ -372,6 +381,25 @@ def test_what_the_judge_waits_for_is_in_the_time(tmp_path: Path, gpu: Any, cold:
     assert min(report.samples[0].own.calls_ns) >= 1_500_000
     assert report.score_s is not None
     assert report.score_s >= 0.001_5, "what it hid by saying done at once was taken off again"
+
+
+WAITED_FOR = AFTER_DONE.replace("device_arrays.Side.end = lambda side: 1000\n", "").replace("AFTER", "1_000_000")
+
+
+@ONE_BY_ONE
+def test_changing_over_to_a_runner_is_its_own_time(tmp_path: Path, gpu: Any, cold: bool) -> None:
+    """A device takes longer to work for another process than a short kernel does. It is in every call, once, and never
+    taken off; and who measures that on a null call too takes a kernel's time for noise."""
+    settings = {"change_over_ns": 3_000_000, "copies_wait": 1, "sync_ns": 50_000_000 if cold else 0}
+    report = _timed(tmp_path, gpu(**settings), WAITED_FOR, cold=cold)
+    assert report.verdict == "passed", report.reason
+    assert (report.host["calls_in_one_go"]["benchmark"]["0"] == 1) == cold
+    assert report.score_s is not None
+    assert report.score_s >= 0.003_5
+    null_ns = report.benchmarks[0].null_ns
+    assert null_ns is not None
+    assert null_ns < 2_000_000
+    assert set(report.flags) <= {"ONE_LAUNCH"}
 
 
 SPINNING = (

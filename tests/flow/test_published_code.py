@@ -32,6 +32,7 @@ OUTLETS = {
 HOSTS_OUTLETS = {
     "GET /admin/submissions/{submission_id}",
     "GET /admin/submissions/{submission_id}/similar/{other_id}",
+    "GET /staff/submissions/{submission_id}",
 }
 
 

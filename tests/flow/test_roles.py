@@ -221,7 +221,12 @@ MAY: Mapping[str, str] = {
         POST /staff/{act}
         GET /staff/board/{leaderboard}
         GET /staff/board/{leaderboard}/worklog
+        GET /staff/board/{leaderboard}/submissions
+        GET /staff/board/{leaderboard}/export
         POST /staff/board/{leaderboard}/{act}
+        GET /staff/submissions/{submission_id}
+        GET /staff/boards/new
+        POST /staff/boards/new
         GET /staff/questions
         POST /staff/questions/{question_id}/{act}
         GET /staff/courses

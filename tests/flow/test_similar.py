@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import httpx
 import psycopg
 import pytest
 
+from kbslurm.api.host_lookup import at_work
 from kbslurm.api.hosting import comparing
 from kbslurm.api.hosting.comparing import OF_EACH
+from kbslurm.cli.output import printing
 from kbslurm.client.http import Client
 from kbslurm.domain.access import BoardRole
 from kbslurm.domain.similarity import LEAST, document
@@ -26,6 +30,7 @@ from tests.flow.test_pages import browsing, csrf
 from tests.honest_kernels import SOFTMAX
 from tests.popcorn.served_api import ADMIN, ServedApi, served
 
+T = TypeVar("T")
 KERNEL = SOFTMAX["cuda_block"]
 COPY = renamed(KERNEL, 3)
 
@@ -246,6 +251,57 @@ def test_the_command_lists_pairs_and_writes_pages_that_escape(api: ServedApi, ho
         told = kbslurm("similar", "transpose", "--format", "html", "--out", "pages/index.html/x")
         assert told.code == 2 and "can't write the pages" in told.err
     assert "no two people's" in kbslurm("similar", "transpose", "--at-least", "100").out
+
+
+def test_whoever_waits_is_told_how_far_it_is(api: ServedApi, host: Client) -> None:
+    """In the database source by source; of a service, that it is at work."""
+    mine, theirs = submitted(api, "ada", KERNEL), submitted(api, "bea", COPY)
+    near, far = Told(), Told()
+    work = at_work(api.context, "hana", None)
+    assert (
+        people(work.similar("transpose", watch=near))
+        == people(host.similar("transpose", watch=far))
+        == [("ada", "bea")]
+    )
+    assert near.phases == [("reading sources", 2), ("comparing sources", 2)] and mine < theirs
+    assert far.phases == [(f"comparing at {api.url}", 1)]
+
+
+def test_the_command_shows_it_on_a_terminal(
+    api: ServedApi, host: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted(api, "ada", KERNEL)
+    submitted(api, "bea", COPY)
+    told: list[str] = []
+
+    @contextmanager
+    def progress(quiet: bool) -> Iterator[printing.Tell]:
+        yield lambda beat: None if quiet else told.append(str(beat["phase"]))
+
+    monkeypatch.setattr(printing, "progress", progress)
+    token = api.store.tokens.issue(api.store.people.ensure("hana", "staff").id, now=api.now)
+    database = CommandLine(cwd=tmp_path, env={"DATABASE_URL": api.store.url})
+    service = CommandLine(cwd=tmp_path, env={"KBSLURM_URL": api.url, "KBSLURM_TOKEN": token})
+    for kbslurm, words in (
+        (database, ["reading sources", "comparing sources"]),
+        (service, [f"comparing at {api.url}"]),
+    ):
+        assert kbslurm("similar", "transpose", "--json").code == 0 and told == []
+        assert kbslurm("similar", "transpose", "--format", "html", "--out", "pages").code == 0
+        assert told == [*words, "reading pairs"]
+        told.clear()
+
+
+class Told:
+    """Somebody who waits: each phase, and how many rows it had."""
+
+    def __init__(self) -> None:
+        self.phases: list[tuple[str, int]] = []
+
+    def __call__(self, rows: Iterable[T], phase: str, /) -> Iterator[T]:
+        taken = list(rows)
+        self.phases.append((phase, len(taken)))
+        return iter(taken)
 
 
 def test_the_staff_page_shows_pairs_to_staff_alone(api: ServedApi, host: Client) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from kbslurm.cli.host.submission import parsed_since
+from kbslurm.domain.lookup import parsed_since
 from kbslurm.domain.run import SubmissionId
 from kbslurm.domain.source import bundled
 from kbslurm.errors import Invalid

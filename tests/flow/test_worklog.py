@@ -162,12 +162,14 @@ def test_the_page_is_for_hosts_and_the_boards_graders(api: ServedApi, host: Clie
     api.store.people.ensure("gus")
     host.set_board_role("transpose", "person:gus", "grader")
     path = "/staff/board/transpose/worklog"
-    for name, role, status in (("hana", "staff", 200), ("gus", "participant", 200), ("ada", "participant", 401)):
+    for name, role, status in (("hana", "staff", 200), ("gus", "participant", 200), ("ada", "participant", 403)):
         with browsing(api, name, role) as browser:  # type: ignore[arg-type]
             answer = browser.get(path, params={"person": "ada"})
             assert answer.status_code == status, name
             if status == 200:
                 assert HOSTILE not in answer.text and "Work log of ada" in answer.text
+                (line,) = api.store.events.audit_log(limit=1)
+                assert (line.kind, line.data["by"], line.data["via"]) == ("staff.worklog", name, "page")
                 assert "default-src 'none'; style-src 'sha256-" in answer.headers["content-security-policy"]
                 sheet = browser.get(path, params={"person": "ada", "format": "csv"})
                 assert sheet.headers["content-disposition"] == 'attachment; filename="transpose-worklog.csv"'

@@ -53,6 +53,16 @@ def with_torch_device(folder: Path) -> Path:
     return folder
 
 
+def with_device_files(folder: Path) -> Path:
+    """The harness on a machine that has a GPU's device files, which decide what a cage lets through."""
+    shutil.copytree(EVAL, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    limits = folder / "kbslurm_eval/cage/limits.py"
+    text, asked = limits.read_text(), 'os.listdir("/dev")'
+    assert asked in text
+    limits.write_text(text.replace(asked, '["nvidia-standin"]').replace('f"/dev/{n}" for n in', '"/dev/null" for n in'))
+    return folder
+
+
 def clocks(folder: Path, **settings: int) -> None:
     """A library beside a device's driver that tells of its clocks."""
     shutil.copy(built_clocks(), folder)

@@ -11,7 +11,7 @@ from kbslurm.domain.amounts import score, speed_up
     ("told", "want"),
     [
         ((7.2e-3, 6.8e-3, 7.6e-3), "7.20 ms +0.40 −0.40"),
-        ((10e-3, 4e-3, 23e-3), "10 ms +13 −6"),
+        ((10e-3, 8e-3, 12.3e-3), "10.0 ms +2.3 −2.0"),
         ((0.5, 0.49, 0.51), "500 ms +10 −10"),
         ((0.5, None, None), "500 ms"),
         ((0.5, 0.5, 0.5), "500 ms"),
@@ -20,6 +20,20 @@ from kbslurm.domain.amounts import score, speed_up
 )
 def test_an_interval_has_both_its_sides(told: tuple[float | None, float | None, float | None], want: str) -> None:
     assert score(*told) == want and "±" not in score(*told)
+
+
+@pytest.mark.parametrize(
+    ("told", "spread"),
+    [
+        ((6e-3, 4.8e-3, 8.4e-3), "6.00 ms, {}: spread 40 %"),
+        ((10e-3, 4e-3, 12e-3), "10.0 ms, {}: spread 60 %"),
+        ((6e-3, 1e-9, 158.355), "6.00 ms, {}: spread over 1000 %"),
+        ((8e-6, 8e-6, 10e-6), "8.00 µs, {}: spread 25 %"),
+    ],
+)
+def test_a_noisy_interval_is_told_by_its_spread(told: tuple[float, float, float], spread: str) -> None:
+    assert score(*told) == spread.format("too noisy to rank")
+    assert score(*told, ranked=True) == spread.format("noisy"), "on a board it has a place"
 
 
 @pytest.mark.parametrize(

@@ -140,16 +140,22 @@ def test_compiled_code_gets_arrays_in_c_order(device: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "claimed", "sd", "agreed"),
+    ("seen", "claimed", "sd", "trip", "agreed"),
     [
-        (10_000, 8_500, 0, True),
-        (10_000, 7_900, 0, False),
-        (1_000_000, 971_000, 0, True),
-        (1_000_000, 969_000, 0, False),
-        (1_000_000, 1_031_000, 0, False),
-        (10_000, 4_100, 2_000, True),
-        (10_000, 0, 2_000, False),
+        (10_000, 8_100, 0, 0, True),
+        (10_000, 7_900, 0, 0, False),
+        (1_000_000, 851_000, 0, 0, True),
+        (1_000_000, 849_000, 0, 0, False),
+        (1_000_000, 1_151_000, 0, 0, False),
+        (10_000, 4_100, 2_000, 0, True),
+        (10_000, 0, 2_000, 0, False),
+        # as on an H200: the shortest kernel, the longest one beside its claim, and half of what it took claimed
+        (-49_000, 3_400, 4_600, 283_600, True),
+        (1_660_000, 1_469_000, 5_200, 303_800, True),
+        (1_660_000, 830_000, 5_200, 303_800, False),
     ],
 )
-def test_a_claimed_device_time_agrees_within_bounds(seen: float, claimed: float, sd: float, agreed: bool) -> None:
-    assert timing.agrees(seen, claimed, sd) is agreed
+def test_a_claimed_device_time_agrees_within_bounds(
+    seen: float, claimed: float, sd: float, trip: float, agreed: bool
+) -> None:
+    assert timing.agrees(seen, claimed, sd, trip) is agreed

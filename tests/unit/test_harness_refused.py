@@ -12,7 +12,7 @@ from typing import NoReturn
 import pytest
 
 from kbslurm_eval.cage import seen_inside
-from kbslurm_eval.runner import isolation_hints
+from kbslurm_eval.runner import isolation_hints, refusals
 
 DENIED = "PermissionError: [Errno 1] Operation not permitted"
 TORCH = "unable to open shared memory object </torch_12_34_0> in read-write mode: Permission denied (13)"
@@ -93,6 +93,50 @@ def test_the_sentence_is_the_one_for_this_error(call: Callable[[], None], senten
     with pytest.raises(Exception) as found:
         call()
     assert isolation_hints.said(found.value) == sentence
+
+
+def memfd_create() -> NoReturn:
+    raise denied(errno.EPERM)  # as a line with os.memfd_create(name) would
+
+
+def ptrace() -> NoReturn:
+    found = -1  # libc.ptrace(PTRACE_ATTACH, pid, 0, 0)
+    raise denied(errno.EPERM) if found else AssertionError
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (no_socket(socket.AF_INET), refusals.NETWORK),
+        (no_socket(socket.AF_UNIX), ""),
+        (raised(socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")), refusals.NETWORK),
+        (behind(ValueError("no"), denied(errno.ENETUNREACH)), refusals.NETWORK),
+        (
+            raised(RuntimeError("Connection: Temporary failure in name resolution")),
+            refusals.NETWORK,
+        ),
+        (raised(denied(errno.EROFS, "/usr/x")), refusals.WRITES),
+        (raised(denied(errno.ENOSPC, "x")), refusals.FULL),
+        (memfd_create, f"the system call memfd_create is refused: {refusals.MEMFD}"),
+        (ptrace, f"the system call ptrace is refused: {refusals.LOOKS}"),
+        (raised(denied(errno.EACCES, "/etc/shadow")), ""),
+        (raised(denied(errno.EPERM)), ""),
+        (raised(ValueError("at most 3 files")), ""),
+    ],
+)
+def test_at_every_level_a_refusal_says_what_it_is(call: Callable[[], None], sentence: str) -> None:
+    with pytest.raises(Exception) as found:
+        call()
+    assert refusals.said(found.value) == sentence
+
+
+def test_a_limit_is_told_with_its_number() -> None:
+    for error, said in (
+        (RuntimeError("can't start new thread"), "processes and threads at once"),
+        (BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)), "processes and threads at once"),
+        (denied(errno.EMFILE), "files open at once"),
+    ):
+        assert said in refusals.said(error) or "-1" in str(error), error
 
 
 def test_where_the_filter_refuses_signals_that_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,7 @@ def places_told(board: str, gpu: str, places: list[StandingInfo]) -> list[str]:
 
 
 def _time(one: StandingInfo) -> str:
-    return score(one.score_s, one.low_s, one.high_s)
+    return score(one.score_s, one.low_s, one.high_s, ranked=True)
 
 
 def task_told(board: BoardInfo) -> list[str]:

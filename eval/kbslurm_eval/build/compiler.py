@@ -27,6 +27,10 @@ _GPUS = tuple(f"nvidia{n}" for n in range(64))
 _DEVICE_CODE = re.compile(r"__global__|__device__|<<<|\bcub::|\bthrust::|cutlass/|\bcooperative_groups\b")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _WARM_UP = re.compile(r"\bkb_warm_up\b")
+_ERROR = re.compile(r"\b(?:error(?! detected in the compilation)|undefined reference|undefined symbol)\b")
+_AROUND = re.compile(r"kb_unit\.cu(?:[:(][\d:,]+\)?)?:?\s*(?:(?:fatal )?error:\s*)?")
+_NUMBERED = re.compile(r"\s*\d+ \|(.*)")
+_CARET = re.compile(r"\s*[\^~]+\s*$")
 _NVCC_ONLY = re.compile(
     r"--?(use_fast_math|expt-|extended-lambda|gencode|arch|threads|lineinfo|rdc|ptxas|maxrregcount|fmad|ftz|prec-|diag"
     r"|extra-device|split-compile|t\b|forward-unknown|device)|-Xptxas|-Xnvlink|-Xfatbin|-lcu|-lnv"
@@ -61,15 +65,32 @@ def compiled(told: dict[str, Any], cache: str) -> tuple[int, str]:
     if code != 0 or not os.path.isfile(library):
         if code == -9 or "Killed" in said or "virtual memory exhausted" in said or "out of memory" in said.lower():
             return Status.MEMORY, "the compiler ran out of memory"
-        return Status.NOT_BUILT, excerpt(said) or f"{os.path.basename(compiler)} ended with {code}"
+        why = excerpt(said, told["entry"], told.get("expected", ""))
+        return Status.NOT_BUILT, why or f"{os.path.basename(compiler)} ended with {code}"
     return Status.OK, ""
 
 
-def excerpt(said: str) -> str:
-    """The first errors in a compiler's output."""
-    lines = [line.strip() for line in said.splitlines()]
-    errors = [line for line in lines if re.search(r"\b(error|undefined reference|undefined symbol)\b", line)]
-    return "; ".join(errors[:FIRST_ERRORS] or lines[-FIRST_ERRORS:])
+def excerpt(said: str, entry: str = "", expected: str = "") -> str:
+    """The first errors in a compiler's output, each with the line that it is about. Those in the code around a
+    submission (`entry`) only say that it isn't as it is called: `expected` says how that is."""
+    lines = said.splitlines()
+    errors = [n for n, line in enumerate(lines) if _ERROR.search(line)]
+    own = [n for n in errors if not _AROUND.match(lines[n].strip())]
+    if expected and errors and not own:
+        why = _AROUND.sub("", lines[errors[0]].strip())
+        return f"{entry} doesn't define what is called: {why}; expected is {expected}"
+    told = [lines[n].strip() + _quoted(lines, n) for n in (own or errors)[:FIRST_ERRORS]]
+    return "; ".join(told or [line.strip() for line in lines[-FIRST_ERRORS:]])
+
+
+def _quoted(lines: list[str], error: int) -> str:
+    """The source line below an error, as compilers show it: with its number, or with a caret below it."""
+    below = lines[error + 1 : error + 3]
+    if below and (numbered := _NUMBERED.match(below[0])):
+        return f", in `{' '.join(numbered[1].split())}`"
+    if len(below) == 2 and _CARET.match(below[1]):
+        return f", in `{' '.join(below[0].split())}`"
+    return ""
 
 
 def find(name: str) -> str | None:

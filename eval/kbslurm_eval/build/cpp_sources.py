@@ -297,6 +297,13 @@ def call_unit(entry_file: str, adapter: Mapping[str, Any], call: str) -> str:
     return front + headers + own + _CALL.format(body=body) + _warm_unit("data", ready=ready)
 
 
+def expected_of(adapter: Mapping[str, Any], call: str) -> str:
+    """How a submission defines what `call_unit` calls."""
+    if adapter:
+        return f"output_t {call}(input_t data)"
+    return f"KB_ENTRY int {call}(const kb_array *in, int inputs, kb_array *out, int outputs)"
+
+
 def _warm_unit(given: str, *, ready: str) -> str:
     """`kb_warm` around a `kb_warm_up` that is called as the kernel is; with `KB_WARM_UP`, else there is none."""
     return _WARM.format(given=given, ready=ready)

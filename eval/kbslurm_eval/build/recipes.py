@@ -24,6 +24,7 @@ def recipe(manifest: Manifest) -> dict[str, Any]:
         "files": {**own, **files, place: source},
         "unit": unit,
         "entry": place,
+        "expected": cpp_sources.expected_of(build.adapter, call),
         "sources": [name for name in build.sources if name in files],
         "keep_sources": manifest.mode == "profile",  # for the source view
     }

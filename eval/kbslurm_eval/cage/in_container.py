@@ -58,4 +58,5 @@ def _fix_mounts() -> None:
         libc_call("unshare", NEW_NS)
         seen_inside.containers_own["mnt"] = given  # one's own mounts confine nothing
         fix_devices()
-        fix_proc()
+        if not gpu_devices():
+            fix_proc()

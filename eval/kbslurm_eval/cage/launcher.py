@@ -164,7 +164,7 @@ def _become_runner(spec: dict[str, Any], caged: bool, root: bool) -> None:
     os.setsid()
     set_oom_score(spec["oom_score"])
     if caged:
-        enter_root(spec["root"])
+        enter_root(spec["root"], gpu=bool(spec["devices"]))
     log, said = int(spec["log_fd"]), int(spec["said_fd"])
     nothing = os.open("/dev/null", os.O_RDONLY)
     for source, to in ((nothing, 0), (log, 1), (log, 2)):
@@ -193,8 +193,9 @@ def _confine_files(spec: dict[str, Any]) -> bool:
     shown = [*spec["binds"], *spec["libraries"], *(f"/etc/{name}" for name in (*ETC, *ETC_BELOW)), spec["eval"]]
     shown += ["/proc", "/sys/devices/system", *CPU_SHARE, *([spec["built"]] if spec["built"] else ())]
     used = [*(f"/dev/{name}" for name in DEVICES), *spec["devices"], *(f"{spec['link']}/{n}" for n in spec["links"])]
+    named = ["/proc/self/task"] if spec["devices"] else []  # a GPU's library writes its threads' names there
     return landlock.put_on(
         [(path, landlock.READ) for path in shown]
-        + [(path, landlock.USE | landlock.READ_DIR) for path in used]
+        + [(path, landlock.USE | landlock.READ_DIR) for path in [*used, *named]]
         + [(path, landlock.OWN) for path in spec["own"]]
     )

@@ -115,7 +115,10 @@ def fix_devices() -> None:
 
 
 def keep_proc(place: str) -> None:
-    """What a process could write there about itself, whom the kernel ends first among it, stays as it is."""
+    """What a process could write there about itself, whom the kernel ends first among it, stays as it is.
+
+    Not with a GPU: NVIDIA's library gives its threads names by writing to /proc, and fails to start where it can't.
+    """
     with contextlib.suppress(OSError):
         _read_only(place)
 
@@ -148,13 +151,15 @@ def _file(path: str, text: str = "") -> None:
         file.write(text)
 
 
-def enter_root(root: str) -> None:
+def enter_root(root: str, *, gpu: bool) -> None:
+    """This root becomes the process's own, with a /proc of its PID namespace."""
     try:
         _mount("proc", f"{root}/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     except CageError:
         pass  # if the host's /proc is partly covered, a new one is refused: the runner goes without
     else:
-        keep_proc(f"{root}/proc")
+        if not gpu:
+            keep_proc(f"{root}/proc")
     for name in (
         "sys",
         "sysrq-trigger",

@@ -34,7 +34,7 @@ def interpreter_paths() -> list[str]:
         step = os.path.normpath(os.path.join(os.path.dirname(step), os.readlink(step)))
     system = [
         p
-        for p in ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/opt/rocm", "/nix/store")
+        for p in ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/opt/nvidia", "/opt/rocm", "/nix/store")
         if os.path.lexists(p)
     ]
     wanted = sorted(found - {"/"}) + system

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kbslurm_eval.judge.device_memory import Answered
 
 NONDETERMINISTIC = "NONDETERMINISTIC"
+HINTS_MOST = 3  # so many wrong answers are compared with the reference's for a hint
 HELD_CAP = 2 << 30  # of inputs and answers waiting to be checked when their runner has ended
 
 
@@ -60,6 +61,7 @@ class CallChecks:
     def __init__(self, run: RunState) -> None:
         self._run = run
         self._held = HeldAnswers()
+        self._hints = 0
 
     def verify(self, case: Case, seed: int | None) -> None:
         """The reference passes its own check on this case; ProblemTrouble otherwise."""
@@ -170,6 +172,9 @@ class CallChecks:
             if name == "test" and facts.get("tolerance", {}).get("times", 0) == 0:
                 facts["tolerance"] = {"case": case.spec, "times": self._run.reference.margin(prepared, output)}
             return None
+        if name == "test" and self._hints < HINTS_MOST:
+            self._hints += 1
+            said = self._run.reference.explained(prepared, output, said)
         return Rejected("wrong", f"an answer is wrong: {said}" if said else "an answer is wrong", "an answer is wrong")
 
     def checked_late(self, name: PhaseName) -> Iterator[tuple[Case, Rejected]]:
@@ -187,6 +192,7 @@ class CallChecks:
     def with_test(self, name: PhaseName, case: Case, fault: Rejected) -> Rejected:
         """The same, told with the test that it came of where there are several."""
         if len(self._run.manifest.tests) + len(self._run.manifest.hidden) > 1 and name == "test":
+            fault.alone = fault.said
             fault.said = f"test {case.index + 1} of {len(self._run.manifest.tests)} ({case.spec}): {fault.said}"
         return fault
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kbslurm_eval.judge.call_checks import CallChecks
@@ -11,8 +12,10 @@ from kbslurm_eval.judge.launches import Launches
 from kbslurm_eval.judge.reference import Case, ProblemTrouble
 from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, clean, status_of
 from kbslurm_eval.judge.run_state import SECRET, OutOfTime, RunState
+from kbslurm_eval.shared import test_numbers
 from kbslurm_eval.shared.wire import PhaseName, TestResult
 
+ERRORS_TOLD = 8
 _DICE = random.SystemRandom()
 
 
@@ -68,6 +71,8 @@ class CheckedPhase:
             else:
                 rest = {c.index: TestResult(phase=name, index=c.index, spec=c.spec, status="skipped") for c in cases}
                 self._run.results.tests += [results.get(n, rest[n]) for n in sorted(rest)]
+                if name == "test":
+                    self._launches.note(errors_by_test([results[n] for n in sorted(results)]))
         return worst
 
     def _checked(self, name: PhaseName, case: Case, launch: Launch) -> Rejected | None:
@@ -91,8 +96,18 @@ class CheckedPhase:
     def _result(self, name: PhaseName, case: Case, fault: Rejected | None) -> TestResult:
         if fault is None:
             return TestResult(phase=name, index=case.index, spec=case.spec, status="pass")
-        message = clean(fault.said.partition("): ")[2] or fault.said, MESSAGE_CAP)
+        message = clean(fault.alone or fault.said, MESSAGE_CAP)
         return TestResult(phase=name, index=case.index, spec=case.spec, status=status_of(fault), message=message)
+
+
+def errors_by_test(results: Sequence[TestResult]) -> str:
+    """Which tests an exception in a call hit, as lines for the log, where its trace stands once."""
+    hit: dict[str, list[int]] = {}
+    for one in results:
+        if one.status == "error" and one.message and not one.message.startswith("while "):
+            hit.setdefault(one.message, []).append(one.index + 1)
+    lines = [f"[{test_numbers.in_words(tests)}: {message[:200]}]" for message, tests in hit.items()]
+    return "\n".join(lines[:ERRORS_TOLD])
 
 
 def _one_for_all(worst: Rejected | None) -> TestResult:

@@ -20,7 +20,7 @@ from kbslurm_eval.judge import builds
 from kbslurm_eval.judge.buffers import BUFFERS
 from kbslurm_eval.judge.heartbeat import Heartbeat
 from kbslurm_eval.judge.reference import NULL_WHOLE_CAP, Prepared
-from kbslurm_eval.judge.replies import Rejected, Reply, with_last_line
+from kbslurm_eval.judge.replies import Rejected, Reply, gone, with_last_line
 from kbslurm_eval.shared import bundle, destinations, layouts, remove_tree, runner_link, timing, values
 from kbslurm_eval.shared.runner_link import JudgeEnd, Kind, Status
 from kbslurm_eval.shared.wire import (
@@ -329,7 +329,7 @@ class Launch:
             return Rejected("memory", "the submission used more memory than allowed")
         if how is None:
             return None
-        return Rejected("error", f"the submission's process ended ({how})", "the submission's process ended")
+        return gone(how)
 
     def _probe(self, size: int, end: JudgeEnd) -> list[tuple[int, bytes]]:
         """Bytes of the output at once, before the runner is stopped: all of a small one, random places of a large

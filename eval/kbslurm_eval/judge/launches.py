@@ -6,7 +6,7 @@ import types
 
 from kbslurm_eval.cage import seen_inside
 from kbslurm_eval.cage.runners import CantStart
-from kbslurm_eval.judge import builds
+from kbslurm_eval.judge import builds, run_log
 from kbslurm_eval.judge.launch import Allowance, Launch
 from kbslurm_eval.judge.reference import ProblemTrouble, Reference
 from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, claimed, clean
@@ -140,5 +140,12 @@ class Launches:
             return
         launch.counted()
         text = launch.close()
-        secret = name in SECRET
-        self._run.results.logs[secret] = (self._run.results.logs[secret] + clean(text, LOG_CAP))[:LOG_CAP]
+        secret, logs = name in SECRET, self._run.results.logs
+        logs[secret] = (logs[secret] + run_log.without_repeats(clean(text, LOG_CAP), logs[secret]))[:LOG_CAP]
+
+    def note(self, text: str) -> None:
+        """A remark of the judge's at the end of what public phases wrote."""
+        before = self._run.results.logs[False]
+        if text and before:
+            gap = "" if before.endswith("\n") else "\n"
+            self._run.results.logs[False] = f"{before[: LOG_CAP - len(text) - 2]}{gap}{text}\n"

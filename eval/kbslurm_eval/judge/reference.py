@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kbslurm_eval.device import cuda_on_cpu, driver
-from kbslurm_eval.judge import counted_work, output_checks
+from kbslurm_eval.judge import counted_work, first_wrong, output_checks
 from kbslurm_eval.judge.buffers import BUFFERS
 from kbslurm_eval.judge.kept_inputs import KeptInput
 from kbslurm_eval.shared import claimed_layout, destinations, layouts, recorded, values
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 LEAST_KEPT, KEPT_CAP = 1 << 20, 2 << 30  # inputs that are the same each time, by their size and all together
 NULL_WHOLE_CAP = 4 << 20  # of larger inputs a null call writes no array
 LEAST_OPEN = 64 << 20  # of an output whose problem has no answer of its own
+SAID_BESIDE = 500  # what is kept of a check's own words beside a hint
+HINTED_CAP = 256 << 20  # of the input of a wrong answer that is compared with the reference's for a hint
 MARGIN_S = 0.5  # a slow check isn't run as often
 ANSWERS = ("ref_kernel", "reference", "ref")
 
@@ -367,6 +369,20 @@ class Reference:
             return check(*given)
         finally:
             self.spent.checks_s += time.perf_counter() - began
+
+    def explained(self, prepared: Prepared, output: Any, said: str) -> str:
+        """What is wrong with an answer to a public test, for its author: what the check `said`, and, unless that names
+        a place, where the answer first differs from the reference's."""
+        own = self._tolerance is not None
+        if not self.answers or (first_wrong.already_told(said) and not own) or len(prepared.packed) > HINTED_CAP:
+            return said
+        try:
+            expected = self.answer(prepared) if prepared.expected is None else prepared.expected
+            tolerance = self._tolerance or output_checks.Tolerance()
+            found = first_wrong.told(self._seen(output), self._seen(expected), tolerance, prepared.packed)
+        except (Exception, SystemExit):  # noqa: BLE001 - a hint; no verdict hangs on it
+            return said
+        return "; ".join(part for part in ("" if own and found else said[:SAID_BESIDE], found) if part)
 
     def margin(self, prepared: Prepared, output: Any, most: int = 64) -> int | None:
         """How many times as wrong a right answer might be, in powers of two, before the check takes it for wrong.

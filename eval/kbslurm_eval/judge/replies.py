@@ -24,6 +24,7 @@ class Rejected(Exception):
     def __init__(self, verdict: VerdictName, said: str, bare_reason: str = "") -> None:
         super().__init__(said)
         self.verdict, self.said, self.bare_reason = verdict, said, bare_reason or said
+        self.alone = ""  # what is said without the test that it came of, where `said` names it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,22 @@ class Reply:
     out: bytes | bytearray | memoryview
     layout: layouts.Layout | None = None  # what `out` is, where it isn't the layout that was asked for
     there: Answered | None = None  # what of the answer is on the device
+
+
+SIGNALS = {
+    "signal SIGSEGV": "it touched memory that isn't its own, as an index beyond an array's end does",
+    "signal SIGBUS": "it touched memory that isn't there any more",
+    "signal SIGFPE": "it divided a whole number by zero",
+    "signal SIGILL": "it has instructions that this processor lacks",
+    "signal SIGXFSZ": "a file of it became larger than allowed",
+    "signal SIGSYS": "it made a system call that the cage doesn't know",
+}
+
+
+def gone(how: str) -> Rejected:
+    """The verdict for a runner that has ended, in these words."""
+    hint = f" - {SIGNALS[how]}" if how in SIGNALS else ""
+    return Rejected("error", f"the submission's process ended ({how}){hint}", "the submission's process ended")
 
 
 def claimed(reply: Reply) -> Rejected:

@@ -9,6 +9,7 @@ import os
 import sys
 from typing import Any
 
+from kbslurm_eval.runner import call_hints, error_text
 from kbslurm_eval.runner.error_text import one_line
 from kbslurm_eval.shared import recorded
 from kbslurm_eval.shared.runner_link import Status
@@ -21,6 +22,7 @@ def import_submission(told: dict[str, Any]) -> tuple[int, str, Any]:
     for name, text in told["files"].items():
         _written(os.path.join(work, name), text)
     place = str(told.get("entry_path", entry))
+    error_text.knows(entry, told["source"], work)
     path = os.path.join(work, place)
     _written(path, told["source"])
     # a file in a folder finds what lies beside it, by its name and as of a package
@@ -53,7 +55,7 @@ def import_submission(told: dict[str, Any]) -> tuple[int, str, Any]:
     names = [told["call"]] if isinstance(told["call"], str) else list(told["call"])
     for wanted in names:
         if not callable(getattr(module, wanted, None)):
-            return Status.NO_ENTRY, f"{entry} defines no function {wanted}", None
+            return Status.NO_ENTRY, call_hints.missing(entry, wanted, module), None
     if isinstance(told["call"], str):
         return Status.OK, "", getattr(module, names[0])
     return Status.OK, "", _each([(wanted, getattr(module, wanted)) for wanted in names])
@@ -100,6 +102,7 @@ def _each(functions: list[tuple[str, Any]]) -> Any:
         parts = ((name, function, data[name]) for name, function in functions)
         return {name: function(*part) if type(part) is tuple else function(part) for name, function, part in parts}
 
+    call.kb_parts = functions  # type: ignore[attr-defined]
     return call
 
 

@@ -53,13 +53,14 @@ _MOST = 8
 
 def said(error: BaseException) -> str:
     """The sentence for this exception, or nothing."""
-    for one in _behind(error):
+    for one in behind(error):
         if sentence := _of(one):
             return sentence
     return ""
 
 
-def _behind(error: BaseException | None) -> Iterator[BaseException]:
+def behind(error: BaseException | None) -> Iterator[BaseException]:
+    """This exception and those that it came of."""
     for _ in range(_MOST):
         if error is None:
             return

@@ -15,7 +15,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from kbslurm_eval.runner import error_text
+from kbslurm_eval.runner import call_hints, error_text
 from kbslurm_eval.runner.answer_places import AnswerPlaces
 from kbslurm_eval.runner.error_text import one_line
 from kbslurm_eval.runner.importing import import_submission, takes_out
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 WARM_UP = "kb_warm_up"
 SPINS = range(256)
 _kernel_type: Any = None
+_own: Any = None  # the submission's function as it was imported, whatever is put around it
 _wants_out = False  # the submission asks for the place where its answer is read
 _warm_up: Any = None  # what it does with a call's arrays before the clock runs, when nothing of the input is in them
 _line: socket.socket | None = None  # by which the judge lends memory of a device
@@ -210,7 +211,7 @@ def _places(known: dict[int, AnswerPlaces], line: RunnerEnd) -> AnswerPlaces:
 
 
 def _called(call: Any, places: AnswerPlaces, view: memoryview, ahead: _Ahead | None = None) -> tuple[int, str]:
-    found = given = None
+    found = given = data = None
     if ahead is not None and ahead.fault:
         return Status.RAISED, ahead.fault
     try:
@@ -224,15 +225,17 @@ def _called(call: Any, places: AnswerPlaces, view: memoryview, ahead: _Ahead | N
             found = call(data)
         places.write(found, given)
     except layouts.Misfit as misfit:
+        hint = call_hints.unfit(str(misfit), found)
         return (Status.WRONG_SHAPE if misfit.shape else Status.WRONG_TYPE), claimed_layout.with_claim(
-            str(misfit), found
+            f"{misfit} - {hint}" if hint else str(misfit), found
         )
     except MemoryError:
         return Status.MEMORY, "MemoryError"
     except (SystemExit, KeyboardInterrupt) as end:
         return Status.ENDED, f"{type(end).__name__}: {end}"
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the submission's
-        return Status.RAISED, one_line(error)
+        hint = "" if _own is None else call_hints.failed(error, _own, data, is_ours=error_text.is_ours)
+        return Status.RAISED, one_line(error, hint=hint)
     return Status.OK, ""
 
 
@@ -336,12 +339,13 @@ def _loaded(told: dict[str, Any], folder: str) -> tuple[int, str, Any, str]:
         from kbslurm_eval.build import built_files
 
         cache = str(built_files.furnish(told, folder))
-    global _wants_out, _warm_up
+    global _own, _wants_out, _warm_up
     if told.get("place") and told["native"]:
         status, text, call = _loaded_library(built_files.library(folder, told["library"]))
         module = None
     else:
         status, text, call = import_submission(told)
+        _own = call
         _wants_out = takes_out(call)
         module = sys.modules.get(os.path.splitext(str(told["entry"]))[0])
     _warm_up = _warming(call, module)

@@ -12,7 +12,7 @@ from kbslurm.domain.source import files_of
 from kbslurm.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
-    from kbslurm.domain.similarity import Document
+    from kbslurm.domain.similarity import Document, Watch
     from kbslurm.store.sources import Listed
     from kbslurm.store.views import Board, SubmissionView
 
@@ -35,9 +35,10 @@ class ComparingActs(HostActs):
         section: str | None = None,
         others: Sequence[str] = (),
         at_least: float = 100 * similarity.USUAL,
+        watch: Watch = similarity.unwatched,
     ) -> Mapping[str, Any]:
         """Pairs of people with similar sources on this board, or on it and on the `others`; with a section only pairs
-        in which somebody of it is."""
+        in which somebody of it is. `watch` is told how far it is."""
         if not LEAST_PERCENT <= at_least <= 100:
             raise Invalid(
                 f"{at_least:g} isn't a similarity in per cent", hint=f"Give a number from {LEAST_PERCENT} to 100."
@@ -52,8 +53,8 @@ class ComparingActs(HostActs):
         if section is not None and not among:
             raise NotFound("submission of section", section, known=_sections(rows.values(), held))
         known = _handed_out(boards)
-        documents = [self._read(row, known) for row in rows.values()]
-        found = similarity.similar(documents, among=among, at_least=at_least / 100, most=PAIRS_CAP)
+        documents = [self._read(row, known) for row in watch(rows.values(), "reading sources")]
+        found = similarity.similar(documents, among=among, at_least=at_least / 100, most=PAIRS_CAP, watch=watch)
         said = {"pairs": len(found), "with": [one.name for one in boards[1:]], "section": section, "at_least": at_least}
         self.store.events.audit(self.by, "similar", f"board:{held.id}", said, now=self.now)
         return {

@@ -12,7 +12,7 @@ from kbslurm.api import popcorn_submission, waiting
 from kbslurm.api.hosting.host_acts import HostActs
 from kbslurm.domain import access
 from kbslurm.domain.run import PersonId, SubmissionId
-from kbslurm.errors import NotFound, Refused
+from kbslurm.errors import Invalid, NotFound, Refused
 
 if TYPE_CHECKING:
     from kbslurm.ports import Clock
@@ -63,10 +63,16 @@ class SubmissionActs(HostActs):
         seen: Seen | None = None,
     ) -> Sequence[Mapping[str, Any]]:
         """Those that match and that the host may see, newest first. `seen`: what that is; by default what their role
-        gives."""
+        gives. Helpers learn nothing of people whom they name and whom there isn't: there are none of theirs."""
         known = seen or self._seen()
+        try:
+            whose = None if person is None else self.whom(person, emails=not self.helper).id
+        except (Invalid, NotFound):
+            if self.helper:
+                return []
+            raise
         found = self.store.submissions.newest(
-            person=None if person is None else self.whom(person, emails=not self.helper).id,
+            person=whose,
             board=None if board is None else self.held(board).name,
             verdict=verdict,
             mode=mode,

@@ -102,7 +102,7 @@ def board_pages(router: APIRouter, context: Context, visitors: Visitors, views: 
         if person is None or (access.names_people(board.names) and access.shows_standings(board.standings)):
             return []
         rows = context.store.standings.own_rows(board, person.id)
-        return [{**row, "score": score(row["score"], *row["interval"])} for row in rows]
+        return [{**row, "score": score(row["score"], *row["interval"], ranked=True)} for row in rows]
 
     @router.post("/problem/{leaderboard}/nickname")
     async def nickname(leaderboard: Name, request: Request) -> Response:

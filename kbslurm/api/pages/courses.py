@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
@@ -20,7 +20,12 @@ from kbslurm.store.views import Person
 
 Course = Annotated[str, Path(max_length=contest.NAME_CAP)]
 INVITED = ("name", "email", "section", "team", "person", "link", "code", "expires_at")
-ACTS = ("set", "remove", "invite", "role", "budget")
+# A newcomer's fields, by the headings that a roster's file has for them.
+NEWCOMER = {
+    "name": "name", "email": "email", "student_id": "student id", "section": "section", "team": "team", "role": "role",
+}  # fmt: skip
+KNOWN_BY = ("name", "email", "student id")
+ACTS = ("add", "set", "remove", "invite", "role", "budget")
 
 
 def course_pages(router: APIRouter, context: Context, visitors: Visitors) -> None:
@@ -70,6 +75,7 @@ def course_pages(router: APIRouter, context: Context, visitors: Visitors) -> Non
             people=found["people"],
             boards=roles,
             budgets=host.budgets(found["course"]),
+            given_roles=tuple(dict.fromkeys(roster.ROLES.values())),
             course_roles=("student", *access.BOARD_ROLES),
             board_roles=access.BOARD_ROLES,
             **more,
@@ -90,21 +96,43 @@ def course_pages(router: APIRouter, context: Context, visitors: Visitors) -> Non
                 (data,) = form.files.values()
                 told = work(person).import_roster(named, data, preview=preview, remove=remove)
             except KbslurmError as error:
-                lines = [line.strip() for line in f"{error.message}\n{error.hint or ''}".splitlines() if line.strip()]
-                return visitors.page(request, "imported.html", person, status=400, course=named, why=lines, told=None)
-            return visitors.page(request, "imported.html", person, course=told["course"], why=[], told=told)
+                return imported(request, person, named, why=f"{error.message}\n{error.hint or ''}".splitlines())
+            return imported(request, person, told["course"], told=told)
 
         return await run_in_threadpool(taken)
 
+    def imported(
+        request: Request, person: Person, course: str, *, why: Sequence[str] = (), told: Mapping[str, Any] | None = None
+    ) -> Response:
+        """What came of it, or each reason why nothing did."""
+        lines = [line.strip() for line in why if line.strip()]
+        status = 400 if lines else 200
+        return visitors.page(request, "imported.html", person, status=status, course=course, why=lines, told=told)
+
+    def added(request: Request, person: Person, course: str, form: Mapping[str, str]) -> Response:
+        """Put one person on the roster, as a file with their line alone would."""
+        host = work(person)
+        host.roster(course)  # none begins here
+        row = {heading: form.get(name, "").strip() for name, heading in NEWCOMER.items()}
+        given = [heading for heading in row if row[heading] or heading in KNOWN_BY]
+        try:
+            told = host.import_roster(course, spreadsheet.as_csv(given, [row]).encode("utf-8", "replace"))
+        except Invalid as error:
+            said, *why = [line.strip().removeprefix("line 2: ") for line in error.message.splitlines()]
+            return imported(request, person, course, why=["Nobody was added.", *why] if why else [said])
+        return imported(request, person, told["course"], told=told)
+
     @router.post("/staff/courses/{course}/{act}")
     async def act(course: Course, act: str, request: Request) -> Response:
-        """Change somebody's place, take them off, make invitations, give a role on a board, or set a budget."""
+        """Add somebody, change their place, take them off, invite, give a role on a board, or set a budget."""
         form = await form_of(request)
 
         def done() -> Response:
             person = visitors.staff(visitors.sender(request, form))
             if act not in ACTS:
                 raise NotFound("act", act, known=list(ACTS))
+            if act == "add":
+                return added(request, person, course, form)
             if act == "invite":
                 return _invited(work(person), course, form)
             _do(work(person), course, act, form)

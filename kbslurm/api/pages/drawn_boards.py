@@ -203,7 +203,7 @@ def _final(found: Final | None) -> list[dict[str, Any]]:
     for rival in found.rivals if found else ():
         came, after = rival.outcome, ""
         if came is not None and came.score_s is not None:
-            after = score(came.score_s, came.low_s, came.high_s)
+            after = score(came.score_s, came.low_s, came.high_s, ranked=True)
         elif came is not None:
             after = came.verdict
         rows.append({"place": rival.place, "person": rival.person, "before": rival.before_s, "after": after})
@@ -214,6 +214,6 @@ def standing_row(row: Standing) -> dict[str, Any]:
     """A place as pages show it."""
     entry = row.entry
     tied = f"{row.best_rank}–{row.worst_rank}" if row.tied_with else ""
-    shown = score(entry.score_s, entry.low_s, entry.high_s)
+    shown = score(entry.score_s, entry.low_s, entry.high_s, ranked=True)
     ranks = "" if row.ranks[0] == row.ranks[1] else f"{row.ranks[0]}–{row.ranks[1]}"
     return {"rank": row.rank, "tied": tied, "ranks": ranks, "person": entry.person, "score": shown, "at": entry.at}

@@ -52,7 +52,7 @@ ALONE = {
 
 def measured(row: Mapping[str, Any]) -> str:
     """A score with its interval."""
-    return score(row["score_s"], row["low_s"], row["high_s"])
+    return score(row["score_s"], row["low_s"], row["high_s"], ranked=bool(row.get("ranked")))
 
 
 def took(seconds: float | None) -> str:

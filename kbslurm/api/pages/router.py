@@ -17,6 +17,9 @@ from kbslurm.api.pages.questions import question_pages
 from kbslurm.api.pages.sign_on import sign_on_pages
 from kbslurm.api.pages.staff import staff_pages
 from kbslurm.api.pages.staff_board import staff_board_page
+from kbslurm.api.pages.staff_boards import staff_new_board_page
+from kbslurm.api.pages.staff_submissions import staff_submission_pages
+from kbslurm.api.pages.standings_file import standings_file
 from kbslurm.api.pages.submissions import submission_pages
 from kbslurm.api.pages.submitting import submitting_page
 from kbslurm.api.pages.visitors import Visitors
@@ -36,6 +39,9 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
     joining_page(router, context, visitors)
     staff_pages(router, context, visitors)
     staff_board_page(router, context, visitors)
+    staff_new_board_page(router, context, visitors)
+    staff_submission_pages(router, context, visitors)
+    standings_file(router, context, visitors)
     course_pages(router, context, visitors)
     question_pages(router, context, visitors)
     live_streams(router, context, visitors, histories, views)

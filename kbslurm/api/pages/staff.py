@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
@@ -16,7 +16,7 @@ from kbslurm.api.host_lookup import at_work
 from kbslurm.api.hosting.operations import audit_entry
 from kbslurm.api.pages.rendering import isolated, when
 from kbslurm.api.pages.visitors import Visitors, form_of, to_login
-from kbslurm.domain import access
+from kbslurm.domain import access, contest
 from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import Invalid, NotFound
 from kbslurm.flow.cancel import cancel
@@ -60,6 +60,7 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
             leases=[(line, line.expires_at > now, _places(line.info)) for line in context.store.leases.all()],
             attention=context.store.overview.attention(now=now),
             boards=context.store.boards.names(),
+            roles=[role for role in get_args(access.Role) if access.may_give(person, role)],
             audit=[audit_entry(event) for event in context.store.events.audit_log(limit=20)],
         )
 
@@ -98,6 +99,10 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
             yes="Cancel its runs",
             form={"submission": str(view.id)},
         )
+
+    def add(person: Person, form: Form) -> None:
+        role = contest.role(form.get("role", "participant"))
+        at_work(context, person.name, person).add_user(form.get("person", "").strip(), role)
 
     def ban(person: Person, form: Form) -> None:
         work = at_work(context, person.name, person)
@@ -158,7 +163,8 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
         )
 
     acts: Acts = {
-        "pause": switch(False), "resume": switch(True), "cancel": end, "ban": ban, "unban": unban, "delete": delete,
+        "pause": switch(False), "resume": switch(True), "cancel": end, "add": add, "ban": ban, "unban": unban,
+        "delete": delete,
     }  # fmt: skip
     asked: Questions = {"cancel": ending, "ban": banning, "delete": deleting}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
@@ -14,21 +14,22 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from kbslurm.api import archive_folder
+from kbslurm.api import archive_folder, parquet
 from kbslurm.api.board_json import remarks
 from kbslurm.api.context import Context
-from kbslurm.api.host_lookup import at_work, check_helps
+from kbslurm.api.host_lookup import at_work
 from kbslurm.api.hosting.hosting import Hosting
 from kbslurm.api.pages.drawn_boards import standing_row
 from kbslurm.api.pages.rendering import ALONE, HEADERS, STYLE, text_of
+from kbslurm.api.pages.staff_board_forms import ACTS, number_of, submission_of
+from kbslurm.api.pages.staff_board_forms import text_of as text_in
 from kbslurm.api.pages.visitors import Visitors, form_of, to_login
 from kbslurm.api.parameters import Name
-from kbslurm.domain import access, contest, similarity, work_logs
+from kbslurm.domain import access, contest, places, similarity, work_logs
 from kbslurm.domain import board as boards
 from kbslurm.domain.grade_files import Format, as_file
-from kbslurm.domain.lateness import Unit
 from kbslurm.errors import Invalid, NotFound
-from kbslurm.store.views import Person
+from kbslurm.store.views import Board, Person
 
 Form = Mapping[str, str]
 Whose = Annotated[str, Query(max_length=100)]
@@ -67,6 +68,10 @@ def staff_board_page(router: APIRouter, context: Context, visitors: Visitors) ->
             at_home=lambda text: _at_home(text, held.zone),
             tables=tables,
             shown_names=work.who_is_who(held) if not access.names_people(held.names) else [],
+            deadline=_typed(held),
+            is_closed=held.closed_at is not None,
+            courses=[one["course"] for one in work.courses()],
+            formats=[one for one in places.FORMATS if one != "parquet" or parquet.is_there()],
             measuring=[
                 gpu for gpu in held.gpus if (final := context.store.finals.open(held.name, gpu)) and not final.is_over
             ],
@@ -80,11 +85,9 @@ def staff_board_page(router: APIRouter, context: Context, visitors: Visitors) ->
         reader = visitors.who(request)
         if reader is None:
             return to_login(request)
-        if not reader.is_staff:
-            check_helps(context, reader, leaderboard, "grade")
+        work = visitors.at_board(reader, leaderboard, "grade")
         if not person.strip():
             raise Invalid("nobody is named", hint="Name a person, or a team as team:NAME.")
-        work = at_work(context, reader.name, reader, helper=not reader.is_staff)
         found = work.work_log(leaderboard, person.strip(), after=after)
         if form == "csv":
             name = f"{found['leaderboard']}-worklog.csv"
@@ -100,7 +103,7 @@ def staff_board_page(router: APIRouter, context: Context, visitors: Visitors) ->
         scheme, wanted = form.get("scheme", ""), form.get("format", "table")
         found = work.grades(board, scheme)
         if wanted in get_args(Format):
-            text = as_file(found["grades"], cast("Format", wanted), _text(form, "column") or board)
+            text = as_file(found["grades"], cast("Format", wanted), text_in(form, "column") or board)
             named = {"Content-Disposition": f'attachment; filename="{board}-{wanted}.csv"'}
             return Response(text, media_type="text/csv", headers={**HEADERS, **named})
         return visitors.page(request, "staff_grades.html", person, board=board, found=found, scheme=scheme)
@@ -108,13 +111,13 @@ def staff_board_page(router: APIRouter, context: Context, visitors: Visitors) ->
     def compared(request: Request, person: Person, work: Hosting, board: str, form: Form) -> Response:
         """Pairs of people with similar sources."""
         others = [name for name in form.get("others", "").replace(",", " ").split() if name][:100]
-        percent = _number(form, "at_least") if _text(form, "at_least") else 100 * similarity.USUAL
-        found = work.similar(board, section=_text(form, "section") or None, others=others, at_least=percent)
+        percent = number_of(form, "at_least") if text_in(form, "at_least") else 100 * similarity.USUAL
+        found = work.similar(board, section=text_in(form, "section") or None, others=others, at_least=percent)
         return visitors.page(request, "staff_similar.html", person, board=board, found=found)
 
     def pair(request: Request, person: Person, work: Hosting, board: str, form: Form) -> Response:
         """Two sources side by side."""
-        found = work.similar_pair(_submission(form, "left"), _submission(form, "right"))
+        found = work.similar_pair(submission_of(form, "left"), submission_of(form, "right"))
         return visitors.page(request, "staff_pair.html", person, board=board, found=found, lines_of=similarity.lines_of)
 
     def archived(request: Request, person: Person, work: Hosting, board: str, form: Form) -> Response:
@@ -152,7 +155,8 @@ def staff_board_page(router: APIRouter, context: Context, visitors: Visitors) ->
             held = work.held(leaderboard)
             if act in shows:
                 return shows[act](request, person, work, held.name, form)
-            ACTS[act](work, held.name, form)
+            if warnings := ACTS[act](work, held.name, form):
+                return visitors.page(request, "warned.html", person, board=held.name, warnings=warnings)
             return RedirectResponse(f"/staff/board/{held.name}", status_code=303)
 
         return await run_in_threadpool(done)
@@ -165,106 +169,9 @@ def _sent(file: BinaryIO) -> Iterator[bytes]:
             yield chunk
 
 
-def _late(work: Hosting, board: str, form: Form) -> None:
-    unit = form.get("per", "day")
-    if unit not in ("hour", "day"):
-        raise Invalid(f"{unit[:40]!r} isn't a unit of the late penalty", hint="Choose hour or day.")
-    work.set_late(
-        board,
-        until=_text(form, "until") or "none",
-        grace=_text(form, "grace") or "0s",
-        percent=_number(form, "percent"),
-        per=cast("Unit", unit),
-        slip_days=int(_number(form, "slip_days")),
-    )
-
-
-def _extend(work: Hosting, board: str, form: Form) -> None:
-    whom = _text(form, "whom")
-    if not whom:
-        raise Invalid("nobody is named", hint="Name a person, or a section as section:NAME.")
-    named = whom if whom.startswith(("section:", "person:")) else f"person:{whom}"
-    work.extend(board, named, _text(form, "until") or None)
-
-
-def _code(work: Hosting, board: str, form: Form) -> None:
-    rule = next((known for known in access.CODE_RULES if known == form.get("rule")), None)
-    if rule is None:
-        raise Invalid("no rule was chosen", hint=f"Choose one of: {', '.join(access.CODE_RULES)}.")
-    work.set_code_rule(board, rule, form.get("licence", ""))
-
-
-def _freeze(work: Hosting, board: str, form: Form) -> None:
-    work.freeze(board, _text(form, "at") or None)
-
-
-def _unfreeze(work: Hosting, board: str, form: Form) -> None:
-    work.unfreeze(board)
-
-
-def _finalise(work: Hosting, board: str, form: Form) -> None:
-    top = int(_number(form, "top"))
-    again, finals = form.get("again") == "yes", form.get("finals") == "yes"
-    work.finalise(board, top=top or None, finals=finals, again=again, note=_text(form, "note"))
-
-
-def _unfinalise(work: Hosting, board: str, form: Form) -> None:
-    work.unfinalise(board, _text(form, "note"))
-
-
-def _shows(work: Hosting, board: str, form: Form) -> None:
-    names, standings = contest.names_shown(_text(form, "names")), contest.standings_shown(_text(form, "standings"))
-    work.edit_board(board, names=names, standings=standings)
-
-
-def _teams(work: Hosting, board: str, form: Form) -> None:
-    together, only = form.get("teams") == "yes", form.get("teams_only") == "yes"
-    work.edit_board(board, teams=together, teams_only=only)
-
-
-def _practice(work: Hosting, board: str, form: Form) -> None:
-    work.edit_board(board, practice=form.get("practice") == "yes")
-
-
-def _reference(work: Hosting, board: str, form: Form) -> None:
-    work.edit_board(board, publishes_reference=form.get("publish") == "yes")
-
-
-ACTS: Mapping[str, Callable[[Hosting, str, Form], None]] = {
-    "late": _late,
-    "extend": _extend,
-    "code": _code,
-    "freeze": _freeze,
-    "unfreeze": _unfreeze,
-    "shows": _shows,
-    "teams": _teams,
-    "practice": _practice,
-    "reference": _reference,
-    "finalise": _finalise,
-    "unfinalise": _unfinalise,
-}
-
-
-def _text(form: Form, name: str) -> str:
-    return form.get(name, "").strip()[:100]
-
-
-def _number(form: Form, name: str) -> float:
-    text = _text(form, name) or "0"
-    try:
-        found = float(text)
-    except ValueError:
-        found = float("nan")
-    if not 0 <= found < 1e6:
-        raise Invalid(f"{text!r} isn't a valid number for {name.replace('_', ' ')}")
-    return found
-
-
-def _submission(form: Form, name: str) -> int:
-    text = _text(form, name).removeprefix("#")
-    if not (text.isascii() and text.isdecimal() and len(text) < 19):
-        raise Invalid(f"{text!r} isn't the number of a submission")
-    return int(text)
+def _typed(board: Board) -> str:
+    """The deadline as one types it, in the board's zone."""
+    return f"{board.deadline_at.astimezone(contest.zone(board.zone)):%Y-%m-%d %H:%M:%S}" if board.deadline_at else ""
 
 
 def _at_home(text: str | None, zone: str) -> str:

@@ -19,7 +19,7 @@ from kbslurm.api.pages.visitors import Offset, Visitors, form_of, to_login
 from kbslurm.api.parameters import Gpu, Number
 from kbslurm.api.routes.artifacts import FileName, download
 from kbslurm.api.standings_cache import StandingsCache
-from kbslurm.domain import access, conditions, measure, physics, profiles
+from kbslurm.domain import access, conditions, failed_tests, measure, physics, profiles
 from kbslurm.domain.amounts import score
 from kbslurm.domain.source import files_of
 from kbslurm.domain.verdict import why_unranked
@@ -128,7 +128,7 @@ def _run(run: RunView, mode: str) -> dict[str, Any]:
     verdict = run.verdict
     if verdict is not None and verdict.score_s is not None:
         low_s, high_s = verdict.low_s, verdict.high_s
-        shown = score(verdict.score_s, low_s, high_s)
+        shown = score(verdict.score_s, low_s, high_s, ranked=verdict.ranked)
     return {
         "gpu": run.gpu,
         "verdict": verdict.name if verdict else run.shown_state,
@@ -166,16 +166,17 @@ def _status(view: SubmissionView) -> str:
 
 
 def _shown(detail: Mapping[str, Any], which: access.CaseList) -> list[dict[str, Any]]:
+    rows = access.shown_cases(detail, which)
     return [
         {
             "phase": row["phase"],
             "spec": row["spec"],
             "status": row["status"],
-            "message": row.get("message") or "",
+            "message": message,
             **{name: _seconds(row.get(f"{name}_ns")) for name in ("mean", "median", "worst", "null")},
             "best": _seconds(measure.shown_best_ns(row.get("best_ns"), row.get("null_ns"))),
         }
-        for row in access.shown_cases(detail, which)
+        for row, message in zip(rows, failed_tests.once(rows), strict=True)
     ]
 
 

@@ -14,10 +14,13 @@ from starlette.concurrency import run_in_threadpool
 
 from kbslurm.api import sessions
 from kbslurm.api.context import Context
+from kbslurm.api.host_lookup import at_work, check_helps
+from kbslurm.api.hosting.hosting import Hosting
 from kbslurm.api.pages.rendering import page
 from kbslurm.domain import access
+from kbslurm.domain.access import BoardAct
 from kbslurm.domain.run import SubmissionId
-from kbslurm.errors import Invalid, NotFound, Refused
+from kbslurm.errors import Invalid, NoHost, NotFound, Refused
 from kbslurm.store import origin
 from kbslurm.store.views import Person, SubmissionView
 
@@ -63,6 +66,17 @@ class Visitors:
         if person is None or not access.may_see_staff_page(person):
             raise Refused("this page is for staff")
         return person
+
+    def at_board(self, person: Person, board: str, act: BoardAct, *, number: int | None = None) -> Hosting:
+        """Staff, or whoever may do this on that board by a role there, at work. Others learn nothing of the board."""
+        origin.narrowed("page")
+        helps = not access.may_see_staff_page(person)
+        if helps:
+            try:
+                check_helps(self._context, person, board, act, number=number)
+            except NoHost:
+                self.staff(person)
+        return at_work(self._context, person.name, person, helper=helps)
 
     def page(self, request: Request, template: str, person: Person | None, **told: Any) -> Response:
         return page(template, person=person, csrf=self.csrf(request) if person else "", **told)

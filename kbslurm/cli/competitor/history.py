@@ -53,7 +53,8 @@ def _runs(line: Mapping[str, Any]) -> str:
     found = []
     for run in line["runs"]:
         low, high = run["interval"] or (None, None)
-        score = f" {printing.score(run['score'], low, high)}" if run["score"] is not None else ""
-        unranked = " (not ranked)" if run.get("not_ranked") else ""
+        ranked = not run.get("not_ranked")  # only those have an interval that were to rank
+        score = f" {printing.score(run['score'], low, high, ranked=ranked)}" if run["score"] is not None else ""
+        unranked = "" if ranked else " (not ranked)"
         found.append(f"{run['gpu_type']} {printing.coloured(run['standing'])}{score}{unranked}")
     return ", ".join(found)

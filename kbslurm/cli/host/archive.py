@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
+from kbslurm.api import parquet as parquet_files
 from kbslurm.cli.arguments import BoardName, Json
 from kbslurm.cli.host.connect import host
-from kbslurm.cli.output import parquet as parquet_files
 from kbslurm.cli.output import printing
 from kbslurm.domain.amounts import counted
 from kbslurm.errors import EXIT_BUG, EXIT_OK, KbslurmError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,20 +9,13 @@ from typing import IO, Annotated, Any
 
 import typer
 
+from kbslurm.api import parquet
 from kbslurm.cli.arguments import BoardName
 from kbslurm.cli.host.connect import host
-from kbslurm.cli.output import parquet, printing
+from kbslurm.cli.output import printing
 from kbslurm.domain import places
-from kbslurm.domain.archive import Kind
+from kbslurm.domain.places import FORMATS
 from kbslurm.errors import EXIT_OK, Invalid
-
-FORMATS = ("csv", "json", "parquet")
-_KINDS: Mapping[str, Kind] = {
-    **dict.fromkeys(("rank", "best_rank", "worst_rank", "person_id", "submission", "run"), "int"),
-    **dict.fromkeys(("score_s", "low_s", "high_s"), "float"),
-    "paired": "bool",
-}
-COLUMNS: Mapping[str, Kind] = {name: _KINDS.get(name, "text") for name in places.COLUMNS}
 
 
 def export(
@@ -57,7 +49,7 @@ def export(
         return EXIT_OK
     try:
         if wanted == "parquet":
-            with parquet.ParquetFile(out, COLUMNS) as table:
+            with parquet.ParquetFile(out, places.KINDS) as table:
                 for row in rows:
                     table.add(row)
         else:
@@ -70,8 +62,4 @@ def export(
 
 
 def _write(file: IO[str], rows: Sequence[Mapping[str, Any]], form: str) -> None:
-    if form == "json":
-        json.dump(list(rows), file, indent=2)
-        file.write("\n")
-        return
-    file.write(places.as_csv(rows))
+    file.write(places.as_json(rows) if form == "json" else places.as_csv(rows))

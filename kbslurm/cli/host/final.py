@@ -67,7 +67,7 @@ def _now(found: Mapping[str, Any], rival: Mapping[str, Any]) -> str:
         return str(found["run_state"])
     if rival["score_s"] is None:
         return printing.coloured(rival["verdict"])
-    return printing.score(rival["score_s"], *rival["interval_s"])
+    return printing.score(rival["score_s"], *rival["interval_s"], ranked=True)
 
 
 def _next(found: Mapping[str, Any]) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -13,6 +13,8 @@ from kbslurm.cli.host.connect import host
 from kbslurm.cli.output import printing
 from kbslurm.domain.similarity import USUAL
 from kbslurm.errors import EXIT_OK, Invalid
+
+T = TypeVar("T")
 
 
 def similar(
@@ -38,10 +40,14 @@ def similar(
         raise Invalid(f"{form!r} isn't a format of pairs", hint="Choose one of: table, html.")
     if (form == "html") != (out is not None):
         raise Invalid("--format html and --out DIR go together", hint="Give both, or neither.")
-    with host() as hosts:
-        found = hosts.similar(name, section=section, others=others or (), at_least=at_least)
+    with host() as hosts, printing.progress(as_json) as tell:
+
+        def watch(rows: Iterable[T], phase: str, /) -> Iterable[T]:
+            return printing.counting(rows, tell, lambda row: phase)
+
+        found = hosts.similar(name, section=section, others=others or (), at_least=at_least, watch=watch)
         if out is not None:
-            _write(out, found, [hosts.similar_pair(*_numbers(row)) for row in found["pairs"]])
+            _write(out, found, [hosts.similar_pair(*_numbers(row)) for row in watch(found["pairs"], "reading pairs")])
     if as_json:
         printing.as_json(found)
         return EXIT_OK

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from kbslurm.cli.arguments import As, Json, SubmissionNumber, checked_mode, submission_number
 from kbslurm.cli.host.connect import host
 from kbslurm.cli.output import printing
-from kbslurm.domain import contest, lateness
+from kbslurm.domain import contest
+from kbslurm.domain.lookup import parsed_since, verdict_named
 from kbslurm.domain.source import files_of
 from kbslurm.errors import EXIT_OK, Invalid, NotFound, Refused, Unauthenticated
-from kbslurm_eval.shared.wire import VerdictName
 
 if TYPE_CHECKING:
     from kbslurm.cli.host.connect import Hosts
@@ -44,7 +44,7 @@ def list_(
     """
     wanted: dict[str, Any] = {
         "board": board,
-        "verdict": None if verdict is None else _verdict(verdict),
+        "verdict": None if verdict is None else verdict_named(verdict),
         "mode": None if mode is None else checked_mode(mode),
         "since": None if since is None else parsed_since(since, datetime.now(UTC)),
     }
@@ -142,32 +142,6 @@ def code(
     return EXIT_OK
 
 
-def parsed_since(text: str, now: datetime) -> datetime:
-    """A date (its begin), a time, or how long ago; Invalid for anything else. Without an offset it is this machine's
-    time."""
-    try:
-        return now - timedelta(seconds=lateness.parsed_span(text))
-    except Invalid:
-        pass
-    except OverflowError:
-        raise Invalid(f"{text[:40]!r} is longer ago than time goes back", hint="Write for example 7d.") from None
-    try:
-        return datetime.fromisoformat(text.strip()).astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise Invalid(
-            f"{contest.shown(text)} isn't a time", hint="Write 2026-11-27, 2026-11-27 14:00, or for example 12h or 7d."
-        ) from None
-
-
-def _verdict(text: str) -> str:
-    name = text.strip().lower()
-    if name not in get_args(VerdictName):
-        raise Invalid(
-            f"there is no verdict {contest.shown(text)}", hint=f"Choose one of: {', '.join(get_args(VerdictName))}."
-        )
-    return name
-
-
 def _all(page: Callable[[int, int], Sequence[T]], limit: int, skip: int) -> list[T]:
     found: list[T] = []
     while len(found) < limit:
@@ -243,6 +217,7 @@ def _write(folder: Path, files: Mapping[str, str]) -> list[str]:
 
 def _run(run: Mapping[str, Any]) -> str:
     low, high = run["interval"] or (None, None)
-    score = f" {printing.score(run['score'], low, high)}" if run["score"] is not None else ""
-    unranked = " (not ranked)" if run.get("not_ranked") else ""
+    ranked = not run.get("not_ranked")  # only those have an interval that were to rank
+    score = f" {printing.score(run['score'], low, high, ranked=ranked)}" if run["score"] is not None else ""
+    unranked = "" if ranked else " (not ranked)"
     return f"{run['gpu_type']} {printing.coloured(run['standing'])}{score}{unranked}"

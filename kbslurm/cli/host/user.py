@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from kbslurm.cli.arguments import As, Json, PersonName
 from kbslurm.cli.host.connect import host, person
 from kbslurm.cli.output import printing
+from kbslurm.domain import contest
 from kbslurm.errors import EXIT_OK, Invalid
-
-if TYPE_CHECKING:
-    from kbslurm.domain.access import Role
 
 
 def add(
@@ -22,7 +20,7 @@ def add(
     as_json: Json = False,
 ) -> int:
     """Add a person."""
-    wanted = _role(role)
+    wanted = contest.role(role)
     with host() as hosts:
         return _told(hosts.add_user(name, wanted), as_json)
 
@@ -54,7 +52,7 @@ def role(
     as_json: Json = False,
 ) -> int:
     """Change a person's role."""
-    wanted = _role(to)
+    wanted = contest.role(to)
     with host() as hosts:
         return _told(hosts.set_role(person(name), wanted), as_json)
 
@@ -116,18 +114,6 @@ def unban(name: PersonName, as_: As = None, as_json: Json = False) -> int:
     """Lift a person's ban."""
     with host(as_) as hosts:
         return _told(hosts.unban(person(name)), as_json)
-
-
-def _role(text: str) -> Role:
-    match text.lower():
-        case "owner":
-            return "owner"
-        case "staff":
-            return "staff"
-        case "participant":
-            return "participant"
-        case _:
-            raise Invalid(f"{text!r} isn't a valid role", hint="Choose owner, staff or participant.")
 
 
 def _told(found: Mapping[str, Any], as_json: bool) -> int:

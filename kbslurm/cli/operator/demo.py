@@ -263,9 +263,11 @@ def _short(run: Any) -> str:
     found = run.verdict
     if found is None:
         return f"{run.gpu} {printing.coloured(run.state.value)}"
-    detail = printing.score(found.score_s, found.low_s, found.high_s) if found.score_s is not None else found.reason
-    if found.score_s is not None and not found.ranked:
-        detail += f" (not ranked: {found.reason})"
+    if found.score_s is None:
+        detail = found.reason
+    else:
+        detail = printing.score(found.score_s, found.low_s, found.high_s, ranked=found.ranked)
+        detail += "" if found.ranked else f" (not ranked: {found.reason})"
     return f"{run.gpu} {printing.coloured(found.name)}  {printing.escape(detail)}"
 
 

@@ -32,7 +32,7 @@ def print_standings(
             (
                 _rank(row),
                 escape(row.entry.person),
-                score(row.entry.score_s, row.entry.low_s, row.entry.high_s),
+                score(row.entry.score_s, row.entry.low_s, row.entry.high_s, ranked=True),
                 when(row.entry.at),
                 f"#{row.entry.submission_id}",
                 escape(row.entry.file_name),
@@ -47,7 +47,7 @@ def print_standings(
 def print_own(board: str, own: Sequence[Mapping[str, Any]]) -> None:
     """Somebody's own places, for whom others see them as."""
     for one in own:
-        shown = score(one["score"], *one["interval"])
+        shown = score(one["score"], *one["interval"], ranked=True)
         say(f"{board} · {one['gpu_type']}: you are {one['rank']} of {one['of']}, as {escape(one['shown_as'])}, {shown}")
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kbslurm.cli.output.printing import coloured, escape, out, when
-from kbslurm.domain import access, conditions, physics, profiles
+from kbslurm.domain import access, conditions, failed_tests, physics, profiles
 from kbslurm.domain.amounts import score, span
 from kbslurm.domain.verdict import why_unranked
 
 if TYPE_CHECKING:
     from kbslurm.store.views import RunView, SubmissionView
+
+
+FAILURES = 3  # lines of failed tests
 
 
 def submission_json(view: SubmissionView) -> dict[str, Any]:
@@ -135,7 +138,9 @@ def _run_line(run: RunView, mode: str) -> str:
         if run.second and run.ended_at is None and run.first_score_s is not None:
             tail = f"  {score(run.first_score_s)} would improve the rank, so it is measured again{tail}"
         return f"{run.gpu:>6}  {coloured(run.shown_state)}{tail}"
-    shown = f"  {score(found.score_s, found.low_s, found.high_s)}" if found.score_s is not None else ""
+    shown = (
+        f"  {score(found.score_s, found.low_s, found.high_s, ranked=found.ranked)}" if found.score_s is not None else ""
+    )
     unranked = why_unranked(found, mode)
     if unranked is not None:
         return f"{run.gpu:>6}  {coloured(found.name)}{shown}  [yellow]not ranked[/]: {escape(unranked)}"
@@ -147,5 +152,4 @@ def _run_line(run: RunView, mode: str) -> str:
 
 def _failures(run: RunView) -> list[str]:
     detail = (run.verdict.detail if run.verdict else None) or {}
-    rows = [r for r in access.shown_cases(detail, "tests") if r.get("status") not in ("pass", "skipped")]
-    return [f"{r['phase']} {r['index'] + 1} ({r['spec']}): {r['message']}" for r in rows[:3] if r.get("message")]
+    return failed_tests.in_words(access.shown_cases(detail, "tests"), FAILURES)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.printing import coloured, escape, out
+from kbslurm.domain import failed_tests
 from kbslurm.domain.amounts import counted, score, seconds, span
 
 if TYPE_CHECKING:
@@ -40,9 +41,8 @@ def print_trial(found: Trial, *, as_json: bool, home: AtHome | None = None) -> N
     for result in report.benchmarks:
         if result.phase == "benchmark" and result.median_ns is not None:
             console.print(f"  {escape(result.spec)}: {measured(result)}")
-    for test in report.tests:
-        if test.status != "pass" and test.message:
-            console.print(f"  {test.phase} {test.index + 1} ({escape(test.spec)}): {escape(test.message)}")
+    for line in failed_tests.in_words(map(vars, report.tests), len(report.tests)):
+        console.print(f"  {escape(line)}", soft_wrap=True)
     if report.profile:
         console.print(escape(report.profile), soft_wrap=True)
     console.print(f"isolation {report.isolation.level} ({escape(report.isolation.means)}), took {span(found.took_s)}")

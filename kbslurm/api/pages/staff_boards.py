@@ -1,0 +1,73 @@
+"""The staff's page for a new board."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from kbslurm.api.context import Context
+from kbslurm.api.host_lookup import at_work
+from kbslurm.api.pages.staff_board_forms import gpus_of, text_of
+from kbslurm.api.pages.visitors import Visitors, form_of, to_login
+from kbslurm.domain import contest
+from kbslurm.errors import Invalid
+
+LEVELS = ("0", "1", "2", "3")
+
+
+def staff_new_board_page(router: APIRouter, context: Context, visitors: Visitors) -> None:
+    @router.get("/staff/boards/new")
+    def asked(request: Request, course: Annotated[str, Query(max_length=contest.NAME_CAP)] = "") -> Response:
+        """The form for a new board, on a problem that is here already."""
+        person = visitors.who(request)
+        if person is None:
+            return to_login(request)
+        visitors.staff(person)
+        work = at_work(context, person.name, person)
+        return visitors.page(
+            request,
+            "staff_new_board.html",
+            person,
+            problems=sorted({one.name for one in context.store.problems.all()}),
+            courses=[one["course"] for one in work.courses()],
+            course=course.strip().lower(),
+            offered=work.offered(),
+            levels=LEVELS,
+            usual=context.config.policy.ranked_min_isolation,
+        )
+
+    @router.post("/staff/boards/new")
+    async def create(request: Request) -> Response:
+        """Create it as the person who is signed in; the audit log records it."""
+        form = await form_of(request)
+
+        def made() -> Response:
+            person = visitors.staff(visitors.sender(request, form))
+            level, problem = text_of(form, "min_isolation"), text_of(form, "problem")
+            if not problem:
+                raise Invalid("no problem was chosen", hint="Add one first: kbslurm problem add DIR")
+            if level not in ("", *LEVELS):
+                raise Invalid(f"{level!r} isn't an isolation level", hint=f"Choose one of: {', '.join(LEVELS)}.")
+            found = at_work(context, person.name, person).new_board(
+                text_of(form, "name"),
+                problem=problem,
+                gpus=gpus_of(form),
+                deadline=text_of(form, "deadline") or None,
+                zone=text_of(form, "zone") or "UTC",
+                description=form.get("description", "").strip() or None,
+                visibility=contest.visibility(text_of(form, "visibility") or "public"),
+                min_isolation=int(level) if level else None,
+                confirm=form.get("confirm") == "yes",
+                course=text_of(form, "course") or None,
+                teams=form.get("teams") == "yes",
+            )
+            if found["warnings"]:
+                return visitors.page(
+                    request, "warned.html", person, board=found["leaderboard"], warnings=found["warnings"]
+                )
+            return RedirectResponse(f"/staff/board/{found['leaderboard']}", status_code=303)
+
+        return await run_in_threadpool(made)
