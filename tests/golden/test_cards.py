@@ -61,6 +61,7 @@ def full(*runs: dict[str, Any], mode: str = "leaderboard", **more: Any) -> dict[
 
 
 RANKED = verdict("passed", score_s=41.8e-6, low_s=41.7e-6, high_s=42.0e-6, ranked=True)
+NOISY = verdict("passed", score_s=6e-3, low_s=5.9e-3, high_s=8.4e-3)
 HOME = {"backend": "cluster", "why": "cluster had a free slot"}
 AWAY = {"backend": "modal", "why": "cluster is down (*no* answer)"}
 PROGRESS = {"phase": "test", "done": 12, "of": 17}
@@ -98,6 +99,13 @@ CASES = {
             run("scored", "A100", verdict=verdict("wrong", reason="row 3 of the secret case")),
             run("failed", "B200", verdict=verdict("infrastructure")),
             run("cancelled", "T4"),
+        ),
+        owner=501,
+    ),
+    "noisy": Shown(
+        full=full(
+            run("scored", verdict={**NOISY, "ranked": True}),
+            run("scored", "A100", verdict={**NOISY, "not_ranked": "it was slower than before"}),
         ),
         owner=501,
     ),
