@@ -379,7 +379,7 @@ COMMANDS: Mapping[str, Command | Group] = {
         "operator.status:status", "Show the queue by GPU type, backends, daemon, database, and what needs attention."
     ),
     "submission": Group(
-        "Submissions, yours or those of your boards: list, show, code.",
+        "Submissions, yours or those of your boards: list, show, code, diff.",
         {
             "list": Command(
                 "host.submission:list_",
@@ -388,6 +388,10 @@ COMMANDS: Mapping[str, Command | Group] = {
             "show": Command("host.submission:show_", "Show a submission: its verdicts, and with --log its logs."),
             "code": Command(
                 "host.submission:code", "Print the code of submissions, or write it into a folder as it was sent."
+            ),
+            "diff": Command(
+                "competitor.diff:diff",
+                "Compare two of your submissions: changed lines, verdicts, scores, and each timed case.",
             ),
         },
         otherwise="show",
