@@ -41,6 +41,9 @@ class Service(Protocol):
         place where a test run goes. `benchmark`: the only one to profile."""
 
     def look(self, number: int) -> Look: ...
+    def places(self, view: SubmissionView) -> Sequence[Mapping[str, Any]]:
+        """What a finished submission came to, for each GPU type on which it ranks, as the API tells it."""
+
     def rest(self, at_most_s: float) -> None:
         """Wait until something may have happened."""
 

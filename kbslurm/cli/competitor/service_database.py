@@ -83,6 +83,11 @@ class DatabaseService:
         view = self._store.submissions.get(SubmissionId(number))
         return Look(view=view, words=waiting.words(view, waiting.of_submission(self, self._histories, view)))
 
+    def places(self, view: SubmissionView) -> Sequence[Mapping[str, Any]]:
+        from kbslurm.api.submission_places import places_told
+
+        return places_told(self._store, view, datetime.now(UTC))
+
     def rest(self, at_most_s: float) -> None:
         self._store.events.wait(at_most_s)
 

@@ -64,6 +64,9 @@ class HttpService:
             why = f"its description of a submission can't be understood ({type(error).__name__})"
             raise ServerGone("service", why, hint="Use the same version of kbslurm on both sides.") from None
 
+    def places(self, view: SubmissionView) -> Sequence[Mapping[str, Any]]:
+        return self._client.submission_places(view.id)
+
     def rest(self, at_most_s: float) -> None:
         time.sleep(at_most_s)
 
