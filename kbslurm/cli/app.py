@@ -11,10 +11,15 @@ import typer
 
 from kbslurm import __version__
 from kbslurm.cli.chosen import chosen
-from kbslurm.cli.commands import COMMANDS, Command, Group
+from kbslurm.cli.commands import AUDIENCES, COMMANDS, Audience, Command, Group, audience_of
 from kbslurm.cli.stopped import Stopped
 from kbslurm.errors import Invalid
 
+HEADINGS: Mapping[Audience, str] = {
+    "competitor": "For competitors",
+    "host": "For hosts",
+    "operator": "For operators",
+}
 # Free text, which one may take away.
 MAY_BE_EMPTY = frozenset({"description", "reason", "device"})
 
@@ -78,14 +83,24 @@ class _LazyGroup(typer.core.TyperGroup):
         return list(self._listed)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        width = formatter.width - 6 - max(map(len, self._listed))
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [
-                    (name, typer.core.TyperCommand(name, help=one.summary).get_short_help_str(width))
-                    for name, one in self._listed.items()
-                ]
-            )
+        longest = max(map(len, self._listed))
+        for heading, listed in self.sections():
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [
+                        (
+                            name.ljust(longest),
+                            typer.core.TyperCommand(name, help=one.summary).get_short_help_str(
+                                formatter.width - 6 - longest
+                            ),
+                        )
+                        for name, one in listed
+                    ]
+                )
+
+    def sections(self) -> Iterator[tuple[str, list[tuple[str, Command | Group]]]]:
+        """The headings under which `--help` lists its commands, and which."""
+        yield "Commands", list(self._listed.items())
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         if self._otherwise and args and not args[0].startswith("-") and args[0] not in self._listed:
@@ -98,6 +113,10 @@ class _Root(_LazyGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(listed=COMMANDS, **attributes)
+
+    def sections(self) -> Iterator[tuple[str, list[tuple[str, Command | Group]]]]:
+        for audience in AUDIENCES:
+            yield HEADINGS[audience], [one for one in sorted(COMMANDS.items()) if audience_of(one[1]) == audience]
 
     def invoke(self, ctx: Any) -> Any:
         try:

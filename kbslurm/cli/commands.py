@@ -7,7 +7,10 @@ compares the two).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
+
+Audience = Literal["competitor", "host", "operator"]
+AUDIENCES: tuple[Audience, ...] = get_args(Audience)
 
 
 class Command(NamedTuple):
@@ -18,11 +21,21 @@ class Command(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Commands below a first word. `otherwise`: the command to use when the next word isn't one."""
+    """Commands below a first word. `otherwise`: the command to use when the next word isn't one. `audience`: whose they
+    are, unless it is that of the first one."""
 
     summary: str
     commands: Mapping[str, Command | Group]
     otherwise: str | None = None
+    audience: Audience | None = None
+
+
+def audience_of(listed: Command | Group) -> Audience:
+    """Under which heading `kbslurm --help` lists it: that of the package its code is in."""
+    if isinstance(listed, Group):
+        return listed.audience or audience_of(next(iter(listed.commands.values())))
+    package = listed.function.partition(".")[0]
+    return next(one for one in AUDIENCES if one == package)
 
 
 COMMANDS: Mapping[str, Command | Group] = {
@@ -395,6 +408,7 @@ COMMANDS: Mapping[str, Command | Group] = {
             ),
         },
         otherwise="show",
+        audience="competitor",
     ),
     "submit": Command("competitor.submit:submit", "Submit a kernel."),
     "tick": Command(
