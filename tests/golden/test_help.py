@@ -54,7 +54,7 @@ def test_a_command_is_listed_by_the_first_sentence_of_its_own_help(path: tuple[s
     with group.make_context("kbslurm", ["--help"], resilient_parsing=True) as context:
         context.max_content_width = 2000
         context.terminal_width = 2000
-        lines = group.get_help(context).partition("-h, --help")[2].splitlines()[1:]
+        lines = group.get_help(context).partition("Show this message and exit.")[2].splitlines()[1:]
         listed = dict(line.split(maxsplit=1) for line in lines if line.startswith("  "))
     assert listed[path[-1]] == group.commands[path[-1]].get_short_help_str(1900)
 
