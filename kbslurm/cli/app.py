@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 
 from kbslurm import __version__
-from kbslurm.cli.chosen import chosen
+from kbslurm.cli.chosen import Form, chosen
 from kbslurm.cli.commands import AUDIENCES, COMMANDS, Audience, Command, Group, audience_of
 from kbslurm.cli.stopped import Stopped
 from kbslurm.errors import Invalid
@@ -20,6 +21,8 @@ HEADINGS: Mapping[Audience, str] = {
     "host": "For hosts",
     "operator": "For operators",
 }
+FORMS: tuple[Form, ...] = get_args(Form)
+OUTPUT_HELP = "The answer as JSON, as CSV, or only the names, one a line."
 # Free text, which one may take away.
 MAY_BE_EMPTY = frozenset({"description", "reason", "device"})
 
@@ -51,9 +54,12 @@ class _Loading(MutableMapping[str, Any]):
 
 class _Command(typer.core.TyperCommand):
     """A command that takes no empty value for an argument or option: `--deadline "$UNSET"` must not mean what leaving
-    it out means."""
+    it out means. One that answers takes -o beside --json."""
+
+    lists: str | None = None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        self._note_form(args)
         given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
         rest = super().parse_args(ctx, args)
         for one in self.params:
@@ -67,7 +73,22 @@ class _Command(typer.core.TyperCommand):
                     f"{one.opts[0] if option else (one.metavar or one.name.upper()).strip('[].')} is empty",
                     hint="Give it a value, or leave the option out." if option else f"Run: {ctx.command_path} --help",
                 )
+        if chosen.form is not None:
+            if ctx.params["as_json"] and chosen.form != "json":
+                raise Invalid(f"--json and -o {chosen.form} don't go together", hint="Leave one of them out.")
+            ctx.params["as_json"] = True
         return rest
+
+    def _note_form(self, args: list[str]) -> None:
+        """What -o asks for, before anything is found wrong with the rest: an error has that form, too."""
+        chosen.form, chosen.lists = None, self.lists or ""
+        option = next((one for one in self.params if "--output" in one.opts), None)
+        if option is None:
+            return
+        for word, following in pairwise([*args, ""]):
+            for form in FORMS if self.lists else FORMS[:1]:
+                if word in (f"-o{form}", f"--output={form}") or (word in option.opts and following == form):
+                    chosen.form = form
 
 
 class _LazyGroup(typer.core.TyperGroup):
@@ -139,7 +160,31 @@ def _made(name: str, listed: Command | Group) -> Any:
     module, _, function = listed.function.partition(":")
     one = typer.Typer(add_completion=False, rich_markup_mode=None)
     one.command(name, cls=_Command)(getattr(import_module(f"kbslurm.cli.{module}"), function))
-    return typer.main.get_command(one)
+    command: Any = typer.main.get_command(one)
+    command.lists = listed.lists
+    taken = {option for parameter in command.params for option in parameter.opts}
+    if any(parameter.name == "as_json" for parameter in command.params) and not taken & {"-o", "--output"}:
+        command.params.append(_form_option(lists=listed.lists is not None))
+    return command
+
+
+def _form_option(*, lists: bool) -> Any:
+    """-o: of what lists things also as CSV, or only the names."""
+
+    def as_list(
+        form: Annotated[Form | None, typer.Option("-o", "--output", help=OUTPUT_HELP, expose_value=False)] = None,
+    ) -> None: ...
+
+    def as_object(
+        form: Annotated[
+            Literal["json"] | None, typer.Option("-o", "--output", help="The same as --json.", expose_value=False)
+        ] = None,
+    ) -> None: ...
+
+    donor = typer.Typer(add_completion=False, rich_markup_mode=None)
+    donor.command()(as_list if lists else as_object)
+    made: Any = typer.main.get_command(donor)
+    return made.params[0]
 
 
 app = typer.Typer(
@@ -174,4 +219,4 @@ def before(
     ] = False,
 ) -> None:
     """Store the options given before the command's name."""
-    chosen.config, chosen.context = config, context
+    chosen.config, chosen.context, chosen.form = config, context, None

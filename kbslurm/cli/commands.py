@@ -14,10 +14,12 @@ AUDIENCES: tuple[Audience, ...] = get_args(Audience)
 
 
 class Command(NamedTuple):
-    """A command: `function` is module:name below kbslurm.cli."""
+    """A command: `function` is module:name below kbslurm.cli. `lists`, of one that lists things: where its JSON has the
+    rows, if it isn't a list itself, and what names a row: `questions/id`, `board`."""
 
     function: str
     summary: str
+    lists: str | None = None
 
 
 class Group(NamedTuple):
@@ -63,11 +65,11 @@ COMMANDS: Mapping[str, Command | Group] = {
         },
         otherwise="write",
     ),
-    "audit": Command("host.audit:audit", "Show the audit log of hosts' actions, newest first."),
+    "audit": Command("host.audit:audit", "Show the audit log of hosts' actions, newest first.", lists="id"),
     "board": Group(
         "Leaderboards: list, show, create, edit, close, delete, times, names, role.",
         {
-            "list": Command("competitor.board_list:board_list", "List the boards."),
+            "list": Command("competitor.board_list:board_list", "List the boards.", lists="board"),
             "show": Command(
                 "competitor.board_show:board_show",
                 "Show a board's standings, one table per GPU type: rank, person, score with its interval, time.",
@@ -75,6 +77,7 @@ COMMANDS: Mapping[str, Command | Group] = {
             "announcements": Command(
                 "competitor.board_announcements:board_announcements",
                 "Show what hosts told everyone on a board, newest first.",
+                lists="announcements/id",
             ),
             "create": Command(
                 "host.board_create:board_create",
@@ -109,10 +112,12 @@ COMMANDS: Mapping[str, Command | Group] = {
             "names": Command(
                 "host.board_names:board_names",
                 "Show who is who on a board with nicknames or pseudonyms, in both directions: don't hand it on.",
+                lists="names/shown_as",
             ),
             "role": Command(
                 "host.board_role:board_role",
                 "Show who helps on a board, or give somebody a role there: owner, assistant, grader, observer or none.",
+                lists="roles/person",
             ),
         },
         otherwise="show",
@@ -151,14 +156,18 @@ COMMANDS: Mapping[str, Command | Group] = {
     "config": Group(
         "The configuration: show, schema.",
         {
-            "show": Command("operator.config:show_", "Show every setting, its value and where it came from."),
+            "show": Command(
+                "operator.config:show_", "Show every setting, its value and where it came from.", lists="key"
+            ),
             "schema": Command("operator.config:schema", "Print the JSON schema of kbslurm.toml, for editors."),
         },
     ),
     "context": Group(
         "The services that you have signed in to, by name: list, use, show, remove.",
         {
-            "list": Command("competitor.context:list_", "List the services that you have signed in to, by name."),
+            "list": Command(
+                "competitor.context:list_", "List the services that you have signed in to, by name.", lists="context"
+            ),
             "use": Command(
                 "competitor.context:use",
                 "Use this service from now on, or with `database` the database that is configured here.",
@@ -220,6 +229,7 @@ COMMANDS: Mapping[str, Command | Group] = {
     "history": Command(
         "competitor.history:history",
         "List your submissions, newest first: time, file, outcome, and the scores that rank.",
+        lists="id",
     ),
     "image": Group(
         "Job images: build, pull, list, verify.",
@@ -234,6 +244,7 @@ COMMANDS: Mapping[str, Command | Group] = {
             "list": Command(
                 "operator.image:list_",
                 "List the recipes, and a folder's or site's images with their pins.",
+                lists="images/path",
             ),
             "verify": Command("operator.image:verify", "Verify images against their pins and signatures."),
         },
@@ -254,7 +265,7 @@ COMMANDS: Mapping[str, Command | Group] = {
             "make": Command(
                 "host.invite:make", "Make invitation codes, one per line, each for one person: `popcorn join CODE`."
             ),
-            "list": Command("host.invite:list_", "List a board's invitations and who claimed them."),
+            "list": Command("host.invite:list_", "List a board's invitations and who claimed them.", lists="code"),
             "revoke": Command(
                 "host.invite:revoke", "Revoke an invitation, and the access of the person who claimed it."
             ),
@@ -300,7 +311,7 @@ COMMANDS: Mapping[str, Command | Group] = {
                 "host.problem_verify:problem_verify",
                 "Judge submissions/{accepted,wrong_answer,crash,timeout,memory,cheat}/* and check their verdicts.",
             ),
-            "list": Command("host.problem_list:problem_list", "List the problems, newest version first."),
+            "list": Command("host.problem_list:problem_list", "List the problems, newest version first.", lists="name"),
             "show": Command(
                 "host.problem_show:problem_show", "Show a problem: its task, how it is judged, and its limits."
             ),
@@ -316,7 +327,7 @@ COMMANDS: Mapping[str, Command | Group] = {
     "question": Group(
         "Questions and appeals: list, show, answer, close, rejudge.",
         {
-            "list": Command("host.question:list_", "List what people ask, open questions first."),
+            "list": Command("host.question:list_", "List what people ask, open questions first.", lists="questions/id"),
             "show": Command("host.question:show_", "Show a question, its answer, and what came of an appeal."),
             "answer": Command(
                 "host.question:answer",
@@ -338,7 +349,7 @@ COMMANDS: Mapping[str, Command | Group] = {
                 "host.roster_import:roster_import",
                 "Bring a course's roster to what a CSV says.",
             ),
-            "list": Command("host.roster:list_", "List a course's roster by section and name."),
+            "list": Command("host.roster:list_", "List a course's roster by section and name.", lists="people/person"),
             "show": Command("host.roster:show_", "Show one person of a roster, with the columns that came with them."),
             "set": Command(
                 "host.roster:set_",
@@ -378,7 +389,9 @@ COMMANDS: Mapping[str, Command | Group] = {
                 "operator.site_render:render",
                 "Print the job script that a GPU type's runs would have, with a comment on where each line comes from.",
             ),
-            "list": Command("operator.site:list_", "List the cluster files found here and which of them are in use."),
+            "list": Command(
+                "operator.site:list_", "List the cluster files found here and which of them are in use.", lists="name"
+            ),
             "show": Command("operator.site:show_", "Show all settings of a cluster, including defaults."),
             "schema": Command("operator.site:schema", "Print the JSON schema of a cluster file, for editors."),
         },
@@ -397,6 +410,7 @@ COMMANDS: Mapping[str, Command | Group] = {
             "list": Command(
                 "host.submission:list_",
                 "List submissions, newest first: those of the boards that you may grade, and your own.",
+                lists="submissions/id",
             ),
             "show": Command("host.submission:show_", "Show a submission: its verdicts, and with --log its logs."),
             "code": Command(
@@ -421,12 +435,13 @@ COMMANDS: Mapping[str, Command | Group] = {
     "usage": Command(
         "operator.usage:usage",
         "Show a month's GPU-seconds and cost by board, person, team, place or run; open runs count at their maximum.",
+        lists="rows/name",
     ),
     "user": Group(
         "People: add, list, role, team, link, token, ban, unban, delete.",
         {
             "add": Command("host.user:add", "Add a person."),
-            "list": Command("host.user:list_", "Everybody."),
+            "list": Command("host.user:list_", "Everybody.", lists="name"),
             "role": Command("host.user:role", "Change a person's role."),
             "team": Command(
                 "host.user:team",
@@ -453,6 +468,7 @@ COMMANDS: Mapping[str, Command | Group] = {
                     "list": Command(
                         "host.user_token:list_",
                         "List a person's tokens by device; the tokens themselves aren't stored.",
+                        lists="id",
                     ),
                     "revoke": Command("host.user_token:revoke", "Revoke one or all of a person's tokens."),
                 },
@@ -463,7 +479,9 @@ COMMANDS: Mapping[str, Command | Group] = {
         "Warm workers, which hold a GPU so that runs start at once: list, start, drain.",
         {
             "list": Command(
-                "host.warm:list_", "List the warm workers, and what the sites allow and what was made of it."
+                "host.warm:list_",
+                "List the warm workers, and what the sites allow and what was made of it.",
+                lists="workers/id",
             ),
             "start": Command("host.warm:start", "Start warm workers, within what the site's file allows."),
             "drain": Command(

@@ -20,6 +20,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kbslurm.cli.chosen import chosen
+from kbslurm.domain import spreadsheet
 from kbslurm.domain.amounts import score as score
 from kbslurm.domain.amounts import seconds as seconds
 from kbslurm.domain.amounts import span as span
@@ -82,7 +84,40 @@ def as_json(value: Any) -> None:
 
 
 def _print_json(value: Any) -> None:
+    if chosen.form in ("csv", "name"):
+        _print_rows(value, names_only=chosen.form == "name")
+        return
     print(json.dumps(value, default=jsonable, indent=2 if sys.stdout.isatty() else None), flush=True)
+
+
+def _print_rows(value: Any, *, names_only: bool) -> None:
+    """What a command lists, as CSV or only what names each row."""
+    where, _, name = chosen.lists.rpartition("/")
+    plain = json.loads(json.dumps(value, default=jsonable))
+    rows = plain[where] if where else plain
+    if names_only:
+        for row in rows:
+            print(harmless(str(row[name])).replace("\n", " "))
+        return
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    table = [{column: _cell(row.get(column)) for column in columns} for row in rows]
+    if rows:
+        print(spreadsheet.as_csv(columns, table), end="", flush=True)
+
+
+def _cell(value: Any) -> Any:
+    """A value as a cell of CSV: what has parts in JSON."""
+    match value:
+        case str():
+            return harmless(value)
+        case None:
+            return ""
+        case list() if all(isinstance(one, str) for one in value):
+            return harmless(" ".join(value))
+        case bool() | list() | dict():
+            return json.dumps(value)
+        case _:
+            return value
 
 
 def jsonable(value: Any) -> Any:
