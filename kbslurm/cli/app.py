@@ -190,8 +190,10 @@ def _form_option(*, lists: bool) -> Any:
 app = typer.Typer(
     name="kbslurm",
     cls=_Root,
-    help="A GPU kernel competition on your own Slurm cluster.",
-    no_args_is_help=True,
+    help="A GPU kernel competition on your own Slurm cluster.\n\n"
+    "Alone it shows what is going on: the open boards, your submissions in flight, and what to do next.",
+    no_args_is_help=False,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -206,6 +208,7 @@ def _say_version(asked: bool) -> None:
 
 @app.callback()
 def before(
+    ctx: typer.Context,
     config: Annotated[
         Path | None,
         typer.Option("--config", help="The kbslurm.toml to use.", envvar="KBSLURM_CONFIG", show_envvar=True),
@@ -217,6 +220,16 @@ def before(
     version: Annotated[
         bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
     ] = False,
-) -> None:
-    """Store the options given before the command's name."""
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Without a command: one JSON object instead of text.")
+    ] = False,
+) -> int | None:
+    """Store the options given before the command's name; without a command, show what is going on."""
     chosen.config, chosen.context, chosen.form = config, context, None
+    if ctx.invoked_subcommand is None:
+        from kbslurm.cli.competitor.overview import overview
+
+        return overview(as_json=as_json)
+    if as_json:
+        raise Invalid("--json stands behind the command", hint=f"Write: kbslurm {ctx.invoked_subcommand} … --json")
+    return None
