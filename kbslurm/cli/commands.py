@@ -285,6 +285,10 @@ COMMANDS: Mapping[str, Command | Group] = {
         " --invitation.",
     ),
     "logout": Command("competitor.logout:logout", "Sign out of a service: revoke this device's token and remove it."),
+    "logs": Command(
+        "competitor.logs:logs",
+        "Show a run's log, without what belongs to hidden cases; without a number, say where the daemon's log is.",
+    ),
     "modal": Group(
         "Runs on Modal: deploy, check.",
         {

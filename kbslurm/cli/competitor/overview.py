@@ -10,7 +10,7 @@ from typing import Any
 from kbslurm.cli.acting import known_person
 from kbslurm.cli.commands import COMMANDS
 from kbslurm.cli.competitor.connect import reached
-from kbslurm.cli.context import configuration
+from kbslurm.cli.context import existing_store
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.board import board_json, board_json_over_http, closing_time_of
 from kbslurm.cli.service_in_use import InUse, in_use
@@ -69,15 +69,9 @@ def overview(*, as_json: bool) -> int:
 def _found() -> Overview:
     if (named := in_use()) is not None:
         return _at_service(named)
-    from kbslurm import wiring
-    from kbslurm.store import migrate
-
-    config = configuration()
-    if not wiring.has_database(config):
-        return Overview(at=None)
-    if config.database_url is not None:
-        migrate.ensure_current(config.database_url)
-    with wiring.opened_store(config, migrated=config.database_url is None) as store:
+    with existing_store() as store:
+        if store is None:
+            return Overview(at=None)
         from kbslurm.api import popcorn_submission
         from kbslurm.api.board_json import is_open
 

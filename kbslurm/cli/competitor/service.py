@@ -71,5 +71,8 @@ class Service(Protocol):
     def consent(self, board: str, *, consents: bool) -> Mapping[str, Any]:
         """Agree that one's code on this board is published, or take that back."""
 
+    def check_may_read(self, view: SubmissionView) -> None:
+        """Refused if the person may not read the submission's log and files."""
+
     def artifacts(self, view: SubmissionView) -> Sequence[ArtifactView]: ...
     def artifact(self, view: SubmissionView, gpu: str, name: str) -> bytes: ...

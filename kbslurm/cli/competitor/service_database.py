@@ -144,10 +144,13 @@ class DatabaseService:
         self._store.publishing.consent(held.id, person.id, is_given=consents, now=now)
         return published_code.rule_told(self._store, held, person.id, now)
 
-    def artifacts(self, view: SubmissionView) -> Sequence[ArtifactView]:
+    def check_may_read(self, view: SubmissionView) -> None:
         person = self._person()
         if not access.may_handle(person.id, person.role, view.person_id):
             raise Refused(f"submission {view.id} isn't yours")
+
+    def artifacts(self, view: SubmissionView) -> Sequence[ArtifactView]:
+        self.check_may_read(view)
         return self._store.artifacts.of_submission(view.id)
 
     def artifact(self, view: SubmissionView, gpu: str, name: str) -> bytes:

@@ -107,6 +107,9 @@ class HttpService:
             raise Invalid(f"board {board} has no GPU types")
         return found[0]
 
+    def check_may_read(self, view: SubmissionView) -> None:
+        """The service gave it."""
+
     def artifacts(self, view: SubmissionView) -> Sequence[ArtifactView]:
         from kbslurm.store.views import ArtifactView
 
