@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module
 from itertools import pairwise
@@ -21,6 +22,7 @@ HEADINGS: Mapping[Audience, str] = {
     "host": "For hosts",
     "operator": "For operators",
 }
+COMPLETES = "_KBSLURM_COMPLETE"  # set while a shell asks what may follow
 FORMS: tuple[Form, ...] = get_args(Form)
 OUTPUT_HELP = "The answer as JSON, as CSV, or only the names, one a line."
 # Free text, which one may take away.
@@ -62,6 +64,8 @@ class _Command(typer.core.TyperCommand):
         self._note_form(args)
         given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
         rest = super().parse_args(ctx, args)
+        if ctx.resilient_parsing:  # a shell completes what isn't written yet
+            return rest
         for one in self.params:
             values = given.get(one.name)
             if one.name not in MAY_BE_EMPTY and any(
@@ -78,6 +82,14 @@ class _Command(typer.core.TyperCommand):
                 raise Invalid(f"--json and -o {chosen.form} don't go together", hint="Leave one of them out.")
             ctx.params["as_json"] = True
         return rest
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        from kbslurm.cli.examples import EXAMPLES
+
+        lines = EXAMPLES.get(ctx.command_path.partition(" ")[2], ())
+        if lines:
+            with formatter.section("Examples"):
+                formatter.write("".join(f"{'':{formatter.current_indent}}{line}\n" for line in lines))
 
     def _note_form(self, args: list[str]) -> None:
         """What -o asks for, before anything is found wrong with the rest: an error has that form, too."""
@@ -123,6 +135,19 @@ class _LazyGroup(typer.core.TyperGroup):
         """The headings under which `--help` lists its commands, and which."""
         yield "Commands", list(self._listed.items())
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Its commands, without importing them, and what the command `otherwise` takes in their place."""
+        from kbslurm.cli.completing import item
+
+        found = [item(name, one.summary) for name, one in self._listed.items() if name.startswith(incomplete)]
+        if incomplete.startswith("-"):
+            options: list[Any] = [*self.get_params(ctx)]
+            found += [item(text, one.help) for one in options for text in one.opts if text.startswith(incomplete)]
+        elif self._otherwise:
+            arguments = [one for one in self.commands[self._otherwise].params if one.param_type_name == "argument"]
+            found += arguments[0].shell_complete(ctx, incomplete)
+        return found
+
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         if self._otherwise and args and not args[0].startswith("-") and args[0] not in self._listed:
             args = [self._otherwise, *args]
@@ -165,6 +190,12 @@ def _made(name: str, listed: Command | Group) -> Any:
     taken = {option for parameter in command.params for option in parameter.opts}
     if any(parameter.name == "as_json" for parameter in command.params) and not taken & {"-o", "--output"}:
         command.params.append(_form_option(lists=listed.lists is not None))
+    if os.environ.get(COMPLETES):
+        from kbslurm.cli.completing import completer, kind_of
+
+        for parameter in command.params:
+            if (kind := kind_of(listed.function, parameter)) is not None:
+                parameter._custom_shell_complete = completer(kind)
     return command
 
 
@@ -206,6 +237,12 @@ def _say_version(asked: bool) -> None:
         raise typer.Exit
 
 
+def _known_contexts(ctx: typer.Context, incomplete: str) -> list[str]:
+    from kbslurm.cli.completing import complete
+
+    return [one.value for one in complete("contexts", ctx, None, incomplete)]
+
+
 @app.callback()
 def before(
     ctx: typer.Context,
@@ -215,7 +252,11 @@ def before(
     ] = None,
     context: Annotated[
         str | None,
-        typer.Option("--context", help="The service to use, as `kbslurm context list` names it; `database`: none."),
+        typer.Option(
+            "--context",
+            help="The service to use, as `kbslurm context list` names it; `database`: none.",
+            autocompletion=_known_contexts,
+        ),
     ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
