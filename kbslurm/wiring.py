@@ -47,6 +47,24 @@ def database(config: Config) -> Iterator[str]:
         yield embedded.url
 
 
+def has_database(config: Config) -> bool:
+    """Whether there is one: one is configured, or an embedded one was made here. Makes and starts none."""
+    if config.database_url is not None:
+        return True
+    from kbslurm.store import embedded
+
+    return embedded.exists(config.state_dir / POSTGRES)
+
+
+def running_database(config: Config) -> str | None:
+    """The URL of the configured database, or of the embedded one if it runs now. Starts none."""
+    if config.database_url is not None:
+        return config.database_url
+    from kbslurm.store import embedded
+
+    return embedded.running_url(config.state_dir / POSTGRES)
+
+
 @contextmanager
 def opened_store(config: Config, *, migrated: bool = True) -> Iterator[PostgresStore]:
     """The store. An empty database gets the schema and an embedded one is upgraded; any other is upgraded by an admin.

@@ -110,6 +110,8 @@ GIT = _packaged("git", "repositories of problems", "git")
 MAKE = _packaged("make", "what the Makefile promises", "make")
 DASH = _packaged("dash", "a strict POSIX shell reads the job scripts", "dash")
 SHELLCHECK = _packaged("shellcheck", "reads every shell script", "shellcheck")
+ZSH = _packaged("zsh", "completes what somebody types", "zsh")
+FISH = _packaged("fish", "completes what somebody types", "fish")
 GXX = _packaged("g++", "compiles C++ submissions and the stand-in for a GPU's driver", "g++")
 CHROMIUM = _packaged(
     "Chromium",
@@ -174,7 +176,7 @@ GVISOR: Service = Service(
     here=lambda: _built_by_root(GVISOR, "gvisor"),
 )
 OF_MAKE_TEST = (
-    *(GIT, MAKE, PYTHON, DASH, SHELLCHECK, GXX, NVCC, CHROMIUM),
+    *(GIT, MAKE, PYTHON, DASH, SHELLCHECK, ZSH, FISH, GXX, NVCC, CHROMIUM),
     *(POSTGRES, USER_NAMESPACES, LANDLOCK, ROOT, MEMORY_GROUPS, CLUSTER, GVISOR),
 )
 

@@ -8,12 +8,13 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from kbslurm.api.context import Context
+from kbslurm.api.submission_places import places_told
 from kbslurm.domain import access
 from kbslurm.domain import board as boards
 from kbslurm.domain.board import Entry, Ranking, Standing
 from kbslurm.domain.run import EventId, PersonId
 from kbslurm.store.finals import Final
-from kbslurm.store.views import Board
+from kbslurm.store.views import Board, SubmissionView
 
 KEPT = 100_000  # entries across all boards: some 60 MB
 
@@ -59,6 +60,11 @@ class StandingsCache:
     def own_rows(self, board: Board, person: PersonId) -> list[dict[str, Any]]:
         """This person's own places, as they are told them."""
         return self._context.store.standings.own_rows(board, person, ranking=lambda gpu: self._now(board, gpu)[0])
+
+    def of_submission(self, view: SubmissionView) -> list[dict[str, Any]]:
+        """What a submission came to, as its author is told it."""
+        now = self._context.clock.now()
+        return places_told(self._context.store, view, now, lambda board, gpu: self._now(board, gpu)[0])
 
     def _now(self, board: Board, gpu: str) -> tuple[Ranking, Ranking, list[Entry]]:
         """The ranking undisguised, and both as others see them."""

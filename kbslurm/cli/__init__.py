@@ -51,7 +51,7 @@ def _interrupt_by_name() -> None:
 
 def _interrupted() -> int:
     """^C: with --json the object that every other error is, too."""
-    if "--json" in sys.argv:
+    if _wants_json():
         import json
 
         with suppress(OSError):
@@ -59,6 +59,12 @@ def _interrupted() -> int:
     else:
         print("\ninterrupted", file=sys.stderr)
     return EXIT_INTERRUPTED
+
+
+def _wants_json() -> bool:
+    from kbslurm.cli.chosen import chosen
+
+    return "--json" in sys.argv or chosen.form == "json"
 
 
 def _code(found: Any) -> int:
@@ -69,7 +75,7 @@ def _told(error: KbslurmError) -> int:
     from kbslurm.cli.output import printing
 
     try:
-        printing.error(error, as_json="--json" in sys.argv)
+        printing.error(error, as_json=_wants_json())
     except OSError:
         _hush()  # standard output is what failed
         with suppress(OSError):
@@ -140,7 +146,7 @@ def _bug(error: Exception) -> int:
     except OSError:
         report = "KBSLURM_DEBUG=1 shows the traceback, which couldn't be saved to a file"
     said = f"this is a bug in kbslurm ({type(error).__name__})"
-    if "--json" in sys.argv:
+    if _wants_json():
         print(json.dumps({"error": {"kind": "Bug", "message": said, "hint": f"{report}."}}), flush=True)
         return EXIT_BUG
     print(f"error: {said}", file=sys.stderr)

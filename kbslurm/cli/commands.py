@@ -7,22 +7,37 @@ compares the two).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
+
+Audience = Literal["competitor", "host", "operator"]
+AUDIENCES: tuple[Audience, ...] = get_args(Audience)
 
 
 class Command(NamedTuple):
-    """A command: `function` is module:name below kbslurm.cli."""
+    """A command: `function` is module:name below kbslurm.cli. `lists`, of one that lists things: where its JSON has the
+    rows, if it isn't a list itself, and what names a row: `questions/id`, `board`."""
 
     function: str
     summary: str
+    lists: str | None = None
 
 
 class Group(NamedTuple):
-    """Commands below a first word. `otherwise`: the command to use when the next word isn't one."""
+    """Commands below a first word. `otherwise`: the command to use when the next word isn't one. `audience`: whose they
+    are, unless it is that of the first one."""
 
     summary: str
     commands: Mapping[str, Command | Group]
     otherwise: str | None = None
+    audience: Audience | None = None
+
+
+def audience_of(listed: Command | Group) -> Audience:
+    """Under which heading `kbslurm --help` lists it: that of the package its code is in."""
+    if isinstance(listed, Group):
+        return listed.audience or audience_of(next(iter(listed.commands.values())))
+    package = listed.function.partition(".")[0]
+    return next(one for one in AUDIENCES if one == package)
 
 
 COMMANDS: Mapping[str, Command | Group] = {
@@ -50,11 +65,11 @@ COMMANDS: Mapping[str, Command | Group] = {
         },
         otherwise="write",
     ),
-    "audit": Command("host.audit:audit", "Show the audit log of hosts' actions, newest first."),
+    "audit": Command("host.audit:audit", "Show the audit log of hosts' actions, newest first.", lists="id"),
     "board": Group(
         "Leaderboards: list, show, create, edit, close, delete, times, names, role.",
         {
-            "list": Command("competitor.board_list:board_list", "List the boards."),
+            "list": Command("competitor.board_list:board_list", "List the boards.", lists="board"),
             "show": Command(
                 "competitor.board_show:board_show",
                 "Show a board's standings, one table per GPU type: rank, person, score with its interval, time.",
@@ -62,6 +77,7 @@ COMMANDS: Mapping[str, Command | Group] = {
             "announcements": Command(
                 "competitor.board_announcements:board_announcements",
                 "Show what hosts told everyone on a board, newest first.",
+                lists="announcements/id",
             ),
             "create": Command(
                 "host.board_create:board_create",
@@ -96,10 +112,12 @@ COMMANDS: Mapping[str, Command | Group] = {
             "names": Command(
                 "host.board_names:board_names",
                 "Show who is who on a board with nicknames or pseudonyms, in both directions: don't hand it on.",
+                lists="names/shown_as",
             ),
             "role": Command(
                 "host.board_role:board_role",
                 "Show who helps on a board, or give somebody a role there: owner, assistant, grader, observer or none.",
+                lists="roles/person",
             ),
         },
         otherwise="show",
@@ -138,14 +156,18 @@ COMMANDS: Mapping[str, Command | Group] = {
     "config": Group(
         "The configuration: show, schema.",
         {
-            "show": Command("operator.config:show_", "Show every setting, its value and where it came from."),
+            "show": Command(
+                "operator.config:show_", "Show every setting, its value and where it came from.", lists="key"
+            ),
             "schema": Command("operator.config:schema", "Print the JSON schema of kbslurm.toml, for editors."),
         },
     ),
     "context": Group(
         "The services that you have signed in to, by name: list, use, show, remove.",
         {
-            "list": Command("competitor.context:list_", "List the services that you have signed in to, by name."),
+            "list": Command(
+                "competitor.context:list_", "List the services that you have signed in to, by name.", lists="context"
+            ),
             "use": Command(
                 "competitor.context:use",
                 "Use this service from now on, or with `database` the database that is configured here.",
@@ -207,6 +229,7 @@ COMMANDS: Mapping[str, Command | Group] = {
     "history": Command(
         "competitor.history:history",
         "List your submissions, newest first: time, file, outcome, and the scores that rank.",
+        lists="id",
     ),
     "image": Group(
         "Job images: build, pull, list, verify.",
@@ -221,6 +244,7 @@ COMMANDS: Mapping[str, Command | Group] = {
             "list": Command(
                 "operator.image:list_",
                 "List the recipes, and a folder's or site's images with their pins.",
+                lists="images/path",
             ),
             "verify": Command("operator.image:verify", "Verify images against their pins and signatures."),
         },
@@ -242,7 +266,7 @@ COMMANDS: Mapping[str, Command | Group] = {
                 "host.invite:make",
                 "Make invitation codes, one per line, each for one person: `kbslurm join CODE SERVICE`.",
             ),
-            "list": Command("host.invite:list_", "List a board's invitations and who claimed them."),
+            "list": Command("host.invite:list_", "List a board's invitations and who claimed them.", lists="code"),
             "revoke": Command(
                 "host.invite:revoke", "Revoke an invitation, and the access of the person who claimed it."
             ),
@@ -266,6 +290,10 @@ COMMANDS: Mapping[str, Command | Group] = {
         " --invitation.",
     ),
     "logout": Command("competitor.logout:logout", "Sign out of a service: revoke this device's token and remove it."),
+    "logs": Command(
+        "competitor.logs:logs",
+        "Show a run's log, without what belongs to hidden cases; without a number, say where the daemon's log is.",
+    ),
     "modal": Group(
         "Runs on Modal: deploy, check.",
         {
@@ -296,7 +324,7 @@ COMMANDS: Mapping[str, Command | Group] = {
                 "host.problem_verify:problem_verify",
                 "Judge submissions/{accepted,wrong_answer,crash,timeout,memory,cheat}/* and check their verdicts.",
             ),
-            "list": Command("host.problem_list:problem_list", "List the problems, newest version first."),
+            "list": Command("host.problem_list:problem_list", "List the problems, newest version first.", lists="name"),
             "show": Command(
                 "host.problem_show:problem_show", "Show a problem: its task, how it is judged, and its limits."
             ),
@@ -312,7 +340,7 @@ COMMANDS: Mapping[str, Command | Group] = {
     "question": Group(
         "Questions and appeals: list, show, answer, close, rejudge.",
         {
-            "list": Command("host.question:list_", "List what people ask, open questions first."),
+            "list": Command("host.question:list_", "List what people ask, open questions first.", lists="questions/id"),
             "show": Command("host.question:show_", "Show a question, its answer, and what came of an appeal."),
             "answer": Command(
                 "host.question:answer",
@@ -334,7 +362,7 @@ COMMANDS: Mapping[str, Command | Group] = {
                 "host.roster_import:roster_import",
                 "Bring a course's roster to what a CSV says.",
             ),
-            "list": Command("host.roster:list_", "List a course's roster by section and name."),
+            "list": Command("host.roster:list_", "List a course's roster by section and name.", lists="people/person"),
             "show": Command("host.roster:show_", "Show one person of a roster, with the columns that came with them."),
             "set": Command(
                 "host.roster:set_",
@@ -374,7 +402,9 @@ COMMANDS: Mapping[str, Command | Group] = {
                 "operator.site_render:render",
                 "Print the job script that a GPU type's runs would have, with a comment on where each line comes from.",
             ),
-            "list": Command("operator.site:list_", "List the cluster files found here and which of them are in use."),
+            "list": Command(
+                "operator.site:list_", "List the cluster files found here and which of them are in use.", lists="name"
+            ),
             "show": Command("operator.site:show_", "Show all settings of a cluster, including defaults."),
             "schema": Command("operator.site:schema", "Print the JSON schema of a cluster file, for editors."),
         },
@@ -388,18 +418,24 @@ COMMANDS: Mapping[str, Command | Group] = {
         "operator.status:status", "Show the queue by GPU type, backends, daemon, database, and what needs attention."
     ),
     "submission": Group(
-        "Submissions, yours or those of your boards: list, show, code.",
+        "Submissions, yours or those of your boards: list, show, code, diff.",
         {
             "list": Command(
                 "host.submission:list_",
                 "List submissions, newest first: those of the boards that you may grade, and your own.",
+                lists="submissions/id",
             ),
             "show": Command("host.submission:show_", "Show a submission: its verdicts, and with --log its logs."),
             "code": Command(
                 "host.submission:code", "Print the code of submissions, or write it into a folder as it was sent."
             ),
+            "diff": Command(
+                "competitor.diff:diff",
+                "Compare two of your submissions: changed lines, verdicts, scores, and each timed case.",
+            ),
         },
         otherwise="show",
+        audience="competitor",
     ),
     "submit": Command("competitor.submit:submit", "Submit a kernel."),
     "tick": Command(
@@ -412,12 +448,13 @@ COMMANDS: Mapping[str, Command | Group] = {
     "usage": Command(
         "operator.usage:usage",
         "Show a month's GPU-seconds and cost by board, person, team, place or run; open runs count at their maximum.",
+        lists="rows/name",
     ),
     "user": Group(
         "People: add, list, role, team, link, token, ban, unban, delete.",
         {
             "add": Command("host.user:add", "Add a person."),
-            "list": Command("host.user:list_", "Everybody."),
+            "list": Command("host.user:list_", "Everybody.", lists="name"),
             "role": Command("host.user:role", "Change a person's role."),
             "team": Command(
                 "host.user:team",
@@ -444,6 +481,7 @@ COMMANDS: Mapping[str, Command | Group] = {
                     "list": Command(
                         "host.user_token:list_",
                         "List a person's tokens by device; the tokens themselves aren't stored.",
+                        lists="id",
                     ),
                     "revoke": Command("host.user_token:revoke", "Revoke one or all of a person's tokens."),
                 },
@@ -454,7 +492,9 @@ COMMANDS: Mapping[str, Command | Group] = {
         "Warm workers, which hold a GPU so that runs start at once: list, start, drain.",
         {
             "list": Command(
-                "host.warm:list_", "List the warm workers, and what the sites allow and what was made of it."
+                "host.warm:list_",
+                "List the warm workers, and what the sites allow and what was made of it.",
+                lists="workers/id",
             ),
             "start": Command("host.warm:start", "Start warm workers, within what the site's file allows."),
             "drain": Command(

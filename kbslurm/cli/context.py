@@ -47,6 +47,22 @@ def opened_store() -> Iterator[PostgresStore]:
         yield store
 
 
+@contextmanager
+def existing_store() -> Iterator[PostgresStore | None]:
+    """The database if there is one, else None: makes none, and upgrades none but an embedded one."""
+    from kbslurm import wiring
+    from kbslurm.store import migrate
+
+    config = configuration()
+    if not wiring.has_database(config):
+        yield None
+        return
+    if config.database_url is not None:
+        migrate.ensure_current(config.database_url)
+    with wiring.opened_store(config, migrated=config.database_url is None) as store:
+        yield store
+
+
 def account_and_host() -> str:
     """The account that runs this command, and its machine: whatever name the command is given, this is who it was."""
     try:

@@ -114,6 +114,10 @@ class PersonCalls(Connection):
         """One's own place on a board for each GPU type, and as whom others see one there."""
         return list(self._get(f"/user/standing/{part(board)}")["places"])
 
+    def submission_places(self, number: int) -> list[Mapping[str, Any]]:
+        """What one's own submission came to, for each GPU type on which it ranks."""
+        return list(self._get(f"/user/submissions/{number}/places")["places"])
+
     def set_nickname(self, board: str, name: str | None) -> str | None:
         """Choose as whom others see one on a board; None: no nickname."""
         told = self._told("PUT", f"/user/nickname/{part(board)}", json={"nickname": name})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pydantic import ConfigDict
+from pydantic.config import JsonDict
 
 from kbslurm.contract.base import Id, Shape
 
@@ -157,8 +158,22 @@ class NamesTold(Shape):
     names: list[NameRow]
 
 
+class Rival(Shape):
+    """Somebody else's place as everybody sees it. `ratio`: how many times faster one's own score is, under one: slower;
+    `separated`: whether the two differ by more than measurement error."""
+
+    rank: int
+    shown_as: str
+    score: float
+    interval: list[float]
+    ratio: float
+    separated: bool
+
+
 class OwnPlace(Shape):
-    """One's own place among the `of` that rank on a GPU type; `shown_as`: what others see there."""
+    """One's own place among the `of` that rank on a GPU type; `shown_as`: what others see there; `submission_id`: the
+    one that counts, unless somebody else of one's team made it. `neighbours`: at most two on either side; empty, as
+    `leader` is null, where nobody sees the others."""
 
     gpu_type: str
     rank: int
@@ -168,6 +183,32 @@ class OwnPlace(Shape):
     score: float
     interval: list[float]
     shown_as: str
+    submission_id: Id | None
+    neighbours: list[Rival]
+    leader: Rival | None
+
+
+LEADER: JsonDict = {
+    "rank": 1,
+    "shown_as": "Osprey p2d8n4x",
+    "score": 0.0000371,
+    "interval": [0.000037, 0.0000373],
+    "ratio": 0.887,
+    "separated": True,
+}
+OWN_PLACE: JsonDict = {
+    "gpu_type": "H100",
+    "rank": 3,
+    "of": 57,
+    "best_rank": 3,
+    "worst_rank": 4,
+    "score": 0.000041836,
+    "interval": [0.0000417, 0.000042],
+    "shown_as": "Heron k7m2q9t",
+    "submission_id": 412,
+    "neighbours": [LEADER],
+    "leader": LEADER,
+}
 
 
 class OwnPlaces(Shape):
@@ -178,20 +219,69 @@ class OwnPlaces(Shape):
         json_schema_extra={
             "example": {
                 "leaderboard": "transpose",
+                "places": [OWN_PLACE],
+            }
+        },
+    )
+    leaderboard: str
+    places: list[OwnPlace]
+
+
+class EarlierScore(Shape):
+    """One's own best before a submission; `ratio` and `separated` as of a rival."""
+
+    submission_id: Id
+    score: float
+    interval: list[float]
+    ratio: float
+    separated: bool
+
+
+class SubmissionPlace(Shape):
+    """What a ranked submission came to on a GPU type. `stands`: it is the one that counts in the standings; `place`:
+    one's own place there now, by whichever submission; `leader`: null for the leader, and where nobody is shown;
+    `remark`: what else holds, like a freeze."""
+
+    gpu_type: str
+    score: float
+    interval: list[float]
+    stands: bool
+    place: OwnPlace | None
+    before: EarlierScore | None
+    leader: Rival | None
+    remark: str | None
+
+
+class SubmissionPlaces(Shape):
+    """Empty for what doesn't rank."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "leaderboard": "transpose",
+                "submission_id": 412,
                 "places": [
                     {
                         "gpu_type": "H100",
-                        "rank": 3,
-                        "of": 57,
-                        "best_rank": 3,
-                        "worst_rank": 4,
                         "score": 0.000041836,
                         "interval": [0.0000417, 0.000042],
-                        "shown_as": "Heron k7m2q9t",
+                        "stands": True,
+                        "place": OWN_PLACE,
+                        "before": {
+                            "submission_id": 398,
+                            "score": 0.0000548,
+                            "interval": [0.0000545, 0.000055],
+                            "ratio": 1.31,
+                            "separated": True,
+                        },
+                        "leader": LEADER,
+                        "remark": None,
                     }
                 ],
             }
         },
     )
     leaderboard: str
-    places: list[OwnPlace]
+    submission_id: Id
+    places: list[SubmissionPlace]

@@ -237,6 +237,22 @@ def _nobody_else(data_dir: Path) -> Iterator[bool]:
         os.close(lock)
 
 
+def exists(data_dir: Path) -> bool:
+    """Whether a cluster was made there."""
+    with contextlib.suppress(OSError):
+        return _known_cluster(data_dir) is not None
+    return False
+
+
+def running_url(data_dir: Path) -> str | None:
+    """The database of the server that runs there now, or None; starts none."""
+    with contextlib.suppress(OSError):
+        cluster = _known_cluster(data_dir)
+        running = None if cluster is None else _running(cluster)
+        return None if running is None else _url(running.socket_dir)
+    return None
+
+
 def _known_cluster(data_dir: Path) -> Path | None:
     note = data_dir / "elsewhere"
     cluster = Path(note.read_text().strip()) / "cluster" if note.exists() else data_dir / "cluster"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kbslurm.domain import access, places
-from kbslurm.domain.board import Entry, Ranking, Standing
+from kbslurm.domain.board import Entry, Ranking, Standing, Timed
 from kbslurm.domain.run import EventId, PersonId
 from kbslurm.errors import NotFound
 from kbslurm.store.boards import Boards
@@ -16,6 +16,17 @@ from kbslurm.store.deadlines import in_time, practice
 from kbslurm.store.events import Events
 from kbslurm.store.rows import Rows
 from kbslurm.store.views import Board, Moved
+
+
+@dataclass(frozen=True, kw_only=True)
+class Own:
+    """A score of somebody's own."""
+
+    submission_id: int
+    score_s: float
+    low_s: float
+    high_s: float
+
 
 # Whom an entry of a submission `s` to the board `b` by the person `p` is for, as everybody reads it: the name, and the
 # team where teams count together.
@@ -110,6 +121,18 @@ SELECT person_id, person, team, submission_id, run_id, score_s, low_s, high_s, a
         ORDER BY at, submission_id, score_s, run_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     ) AS before FROM ({_SCORED}) scored
 ) compared WHERE before IS NULL OR score_s < before ORDER BY at, submission_id, score_s, run_id
+"""
+
+# Of one person, before one of their submissions.
+_OWN_BEFORE = f"""
+SELECT s.id AS submission_id, v.score_s, coalesce(v.low_s, v.score_s) AS low_s, coalesce(v.high_s, v.score_s) AS high_s
+FROM submission s JOIN leaderboard b ON b.id = s.board_id
+JOIN run r ON r.submission_id = s.id AND r.problem_version_id = b.problem_version_id AND r.counts AND r.may_rank
+JOIN verdict v ON v.run_id = r.id AND v.ranked
+WHERE s.board_id = %(board)s AND s.person_id = %(person)s AND s.id < %(submission)s AND r.gpu = %(gpu)s
+    AND s.removed_at IS NULL AND v.score_s IS NOT NULL AND {in_time("s")}
+    AND (NOT b.teams OR s.team IS NOT DISTINCT FROM (SELECT o.team FROM submission o WHERE o.id = %(submission)s))
+ORDER BY v.score_s, s.id LIMIT 1
 """
 
 # What can change a board's ranking: a ranked verdict, a dropped second measurement, changes to the board, and people
@@ -226,12 +249,55 @@ class Standings(Rows):
         gpus: Sequence[str] | None = None,
         ranking: Callable[[str], Ranking] | None = None,
     ) -> list[dict[str, Any]]:
-        """The same for these or all GPU types, as people are told it."""
-        found = []
-        for gpu in board.gpus if gpus is None else gpus:
-            mine, many = self.own(board, gpu, person, ranking)
-            found += [places.own_row(gpu, one, many) for one in mine]
-        return found
+        """The same for these or all GPU types, as people are told it: with the neighbours and the leader, where
+        everybody sees them."""
+        read = ranking or self._undisguised(board)
+        return [row for gpu in (board.gpus if gpus is None else gpus) for row in self._own_on(board, gpu, person, read)]
+
+    def _own_on(
+        self, board: Board, gpu: str, person: PersonId, read: Callable[[str], Ranking]
+    ) -> Iterator[dict[str, Any]]:
+        if not access.shows_own_place(board.standings):
+            return
+        rows = read(gpu)
+        mine, many = self.own(board, gpu, person, lambda _: rows)
+        for one in mine:
+            number = one.entry.submission_id if one.entry.person_id == person else None
+            near = self._others_near(board, rows, one.rank)
+            yield places.own_row(gpu, one, many, submission_id=number, others=near)
+
+    def own_before(self, board: Board, gpu: str, person: PersonId, submission: int) -> Own | None:
+        """The best that this person submitted before that one and that ranks; where teams count together, for the same
+        team. Their own verdicts, which they see always."""
+        told = {"board": board.id, "gpu": gpu, "person": person, "submission": submission}
+        row = self._one(_OWN_BEFORE, told)
+        return None if row is None else Own(**row)
+
+    def leader(
+        self, board: Board, gpu: str, mine: Timed, ranking: Callable[[str], Ranking] | None = None
+    ) -> dict[str, Any] | None:
+        """The leader as everybody sees them, and how this score compares; None where nobody is shown."""
+        if not access.shows_standings(board.standings):
+            return None
+        rows = (ranking or self._undisguised(board))(gpu)
+        return places.rival(rows[0], self._shown_as(board, rows)(0), mine) if rows else None
+
+    def _undisguised(self, board: Board) -> Callable[[str], Ranking]:
+        return lambda gpu: Ranking(self.best(board.name, gpu, undisguised=True))
+
+    def _others_near(self, board: Board, rows: Ranking, rank: int) -> list[dict[str, Any]]:
+        if not access.shows_standings(board.standings):
+            return []
+        return places.others_near(rows, rank, self._shown_as(board, rows))
+
+    def _shown_as(self, board: Board, rows: Ranking) -> Callable[[int], str]:
+        disguise = self._boards.disguise(board)
+
+        def name(index: int) -> str:
+            one = rows.entries[index]
+            return disguise.name_of(one.person_id, one.team) or one.person
+
+        return name
 
     def _scored(
         self,

@@ -71,7 +71,7 @@ def laptop(api: ServedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> L
     return Laptop(api, tmp_path / "laptop", monkeypatch)
 
 
-def judged(api: ServedApi, by: str, score_s: float, source: bytes = GOOD, doubt_s: float = 0.001) -> int:
+def judged(api: ServedApi, by: str, score_s: float, source: bytes = GOOD, doubt_s: float = 0.001, log: str = "") -> int:
     """A ranked submission with secrets in its report; nothing really runs."""
     store, now = api.store, api.now
     receipt = accept(
@@ -86,6 +86,7 @@ def judged(api: ServedApi, by: str, score_s: float, source: bytes = GOOD, doubt_
         store.attempts.work(attempt.id),
         score_s=score_s,
         interval_s=[score_s - doubt_s, score_s + doubt_s],
+        log=log,
         secret_log=SECRET_LOG,
         tests=[
             wire.TestResult(phase="test", index=0, spec="rows: 1", status="pass"),

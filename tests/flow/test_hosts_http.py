@@ -35,10 +35,10 @@ HERE = {
     *("site render", "site schema", "site show", "try", "tick", "up"),
     *("archive verify", "context list", "context use", "context show", "context remove"),
 }
-# Commands of whoever takes part; test_cli_http runs them both ways.
+# Commands of whoever takes part; test_cli_http, test_logs and test_own_places run them both ways.
 COMPETITORS = {
     *("ask", "board announcements", "board list", "board show", "cancel", "code", "diff", "history", "login", "logout"),
-    *("join", "nickname", "problem pull", "profile", "submit", "watch", "whoami", "why"),
+    *("join", "logs", "nickname", "problem pull", "profile", "submission diff", "submit", "watch", "whoami", "why"),
 }
 # Those that may use the database that is configured here although a service is named; they say so.
 DATABASE = {"api", "bot run", "db upgrade", "db check", "db downgrade", "demo", "tick", "up"}
@@ -415,6 +415,8 @@ MACHINE: Mapping[str, tuple[str, ...]] = {
     "board show": ("transpose",),
     "cancel": ("1",),
     "diff": ("1", "2"),
+    "submission diff": ("1", "2"),
+    "logs": ("1",),
     "profile": ("1",),
     "submit": ("k.py",),
     "watch": ("1", "--once"),

@@ -25,6 +25,7 @@ TO_SIGN_IN = 401  # as a call would be refused
 OWN = """
     GET /user/submissions/{submission_id}
     GET /user/submissions/{submission_id}/whole
+    GET /user/submissions/{submission_id}/places
     GET /user/submissions/{submission_id}/artifacts
     GET /user/submissions/{submission_id}/artifacts/{gpu}/{name}
     GET /jobs/{job_id}

@@ -92,6 +92,7 @@ MAY: Mapping[str, str] = {
         GET /jobs/{job_id}/artifacts/{gpu}/{index}
         GET /user/places
         GET /user/standing/{leaderboard}
+        GET /user/submissions/{submission_id}/places
         PUT /user/nickname/{leaderboard}
         POST /submission/{leaderboard}/{gpu}/{mode}
         POST /{leaderboard}/{gpu}/{mode}

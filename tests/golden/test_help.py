@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import typer
 
 from kbslurm.cli.app import app
+from kbslurm.cli.examples import EXAMPLES
 from tests.command_line import CommandLine
 
 KEPT = Path(__file__).with_name("data") / "help"
@@ -54,10 +56,34 @@ def test_a_command_is_listed_by_the_first_sentence_of_its_own_help(path: tuple[s
     with group.make_context("kbslurm", ["--help"], resilient_parsing=True) as context:
         context.max_content_width = 2000
         context.terminal_width = 2000
-        listed = dict(
-            line.split(maxsplit=1) for line in group.get_help(context).partition("Commands:\n")[2].splitlines()
-        )
+        lines = group.get_help(context).partition("Show this message and exit.")[2].splitlines()[1:]
+        listed = dict(line.split(maxsplit=1) for line in lines if line.startswith("  "))
     assert listed[path[-1]] == group.commands[path[-1]].get_short_help_str(1900)
+
+
+@pytest.mark.parametrize("path", [path for path in COMMANDS if path], ids=" ".join)
+def test_every_command_has_examples_that_can_be_typed(path: tuple[str, ...]) -> None:
+    command: Any = typer.main.get_command(app)
+    for word in path:
+        command = command.commands[word]
+    if hasattr(command, "commands"):
+        return
+    for line in EXAMPLES[" ".join(path)]:
+        program, *words = shlex.split(line)
+        assert program == "kbslurm"
+        if words[0] == "--config":
+            words = words[2:]
+        found: Any = typer.main.get_command(app)
+        while hasattr(found, "commands"):
+            with found.make_context("kbslurm", ["--help"], resilient_parsing=True) as context:
+                _, found, words = found.resolve_command(context, words)
+        assert found.callback.__module__ == command.callback.__module__ and found.name == command.name, line
+        with found.make_context(path[-1], list(words)) as context:
+            assert context.params is not None
+
+
+def test_there_are_no_examples_of_what_is_not_there() -> None:
+    assert set(EXAMPLES) <= {" ".join(path) for path in COMMANDS}
 
 
 def test_no_golden_help_is_left_over() -> None:

@@ -30,7 +30,7 @@ from kbslurm.contract.operations import Health
 from kbslurm.contract.people import Pending, PersonTold
 from kbslurm.contract.questions import Announcements, OwnQuestions, QuestionTold, QuestionWanted
 from kbslurm.contract.queue import RunnerQueue
-from kbslurm.contract.rankings import FinalTold, OwnPlaces, Standing
+from kbslurm.contract.rankings import FinalTold, OwnPlaces, Standing, SubmissionPlaces
 from kbslurm.contract.submissions import Cancelled, Count, Submission, SubmissionSummary
 from kbslurm.contract.why import WhysTold, WhyTold
 from kbslurm.domain import access, contest
@@ -166,6 +166,13 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
             "message": waiting.words(view, queue),
         }
         return Ascii(told)
+
+    @router.get("/user/submissions/{submission_id}/places", responses=answers(SubmissionPlaces, 400, 401, 403, 404))
+    def places(submission_id: Number, sender: Sender) -> Ascii:
+        """What one's own submission came to: one's rank, one's best before it, and the leader."""
+        view = own(context, sender, submission_id)
+        told = standings.of_submission(view)
+        return Ascii({"leaderboard": view.board, "submission_id": view.id, "places": told})
 
     @router.get("/user/runs/{run_id}/why", responses=answers(WhyTold, 400, 401, 403, 404))
     def why(run_id: RunNumber, sender: Sender) -> Ascii:

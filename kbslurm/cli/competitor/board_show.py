@@ -14,12 +14,12 @@ from kbslurm.cli.competitor.connect import reached
 from kbslurm.cli.context import opened_store
 from kbslurm.cli.lookup import board_named
 from kbslurm.cli.output import printing
-from kbslurm.cli.output.board import board_json, board_json_over_http, print_own, print_standings
+from kbslurm.cli.output.board import board_json, board_json_over_http, print_mine, print_own, print_standings
 from kbslurm.cli.service_in_use import InUse, in_use
 from kbslurm.domain import access, contest, measure
 from kbslurm.domain import board as boards
 from kbslurm.domain.amounts import counted
-from kbslurm.errors import EXIT_OK, NotFound
+from kbslurm.errors import EXIT_OK, Invalid, NotFound
 
 if TYPE_CHECKING:
     from kbslurm.client.answers import StandingInfo
@@ -38,9 +38,16 @@ def board_show(
     practice: Annotated[
         bool, typer.Option("--practice", help="What was submitted after the end, apart from the standings.")
     ] = False,
+    mine: Annotated[
+        bool, typer.Option("--mine", help="Only your own place: its neighbours, and how far the leader is.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """Show a board's standings, one table per GPU type: rank, person, score with its interval, time."""
+    if mine and practice:
+        raise Invalid("--mine and --practice don't go together", hint="kbslurm history lists what you submitted.")
+    if mine:
+        return _mine(name, gpu, as_json)
     if (named := in_use()) is not None:
         return _shown_over_http(named, name, gpu, limit, practice, as_json)
     from kbslurm.api.board_json import remarks
@@ -92,6 +99,31 @@ def _shown_over_http(named: InUse, name: str, gpu: str | None, limit: int, pract
         print_own(board.name, own)
         if access.shows_standings(row.get("standings", "shown")):
             print_standings(board.name, standings, limit=limit, notes=row.get("notes", {}))
+    return EXIT_OK
+
+
+def _mine(name: str, gpu: str | None, as_json: bool) -> int:
+    """One's own places, as the service tells them, or as the database does."""
+    if (named := in_use()) is not None:
+        with reached(named.url, named.token) as client:
+            board = client.board(name)
+            gpus = (contest.known_gpu(gpu, board.gpus),) if gpu else board.gpus
+            row = next(one for one in client.board_rows() if one["id"] == board.id)
+            own = [dict(one) for one in client.standing(board.name) if one["gpu_type"] in gpus]
+            told, standings = board_json_over_http(row), row.get("standings", "shown")
+    else:
+        with opened_store() as store:
+            held = board_named(store, name)
+            gpus = (contest.known_gpu(gpu, held.gpus),) if gpu else held.gpus
+            own, told, standings = _own(store, held, gpus), board_json(held), held.standings
+    if as_json:
+        printing.as_json({**told, "own": own})
+        return EXIT_OK
+    if not access.shows_own_place(standings):
+        printing.say(f"{told['board']}: the standings are hidden until the hosts show them; kbslurm history has yours")
+        return EXIT_OK
+    for one in gpus:
+        print_mine(told["board"], one, [place for place in own if place["gpu_type"] == one])
     return EXIT_OK
 
 

@@ -41,6 +41,9 @@ class Service(Protocol):
         place where a test run goes. `benchmark`: the only one to profile."""
 
     def look(self, number: int) -> Look: ...
+    def places(self, view: SubmissionView) -> Sequence[Mapping[str, Any]]:
+        """What a finished submission came to, for each GPU type on which it ranks, as the API tells it."""
+
     def rest(self, at_most_s: float) -> None:
         """Wait until something may have happened."""
 
@@ -67,6 +70,9 @@ class Service(Protocol):
 
     def consent(self, board: str, *, consents: bool) -> Mapping[str, Any]:
         """Agree that one's code on this board is published, or take that back."""
+
+    def check_may_read(self, view: SubmissionView) -> None:
+        """Refused if the person may not read the submission's log and files."""
 
     def artifacts(self, view: SubmissionView) -> Sequence[ArtifactView]: ...
     def artifact(self, view: SubmissionView, gpu: str, name: str) -> bytes: ...

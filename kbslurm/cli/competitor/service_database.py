@@ -83,6 +83,11 @@ class DatabaseService:
         view = self._store.submissions.get(SubmissionId(number))
         return Look(view=view, words=waiting.words(view, waiting.of_submission(self, self._histories, view)))
 
+    def places(self, view: SubmissionView) -> Sequence[Mapping[str, Any]]:
+        from kbslurm.api.submission_places import places_told
+
+        return places_told(self._store, view, datetime.now(UTC))
+
     def rest(self, at_most_s: float) -> None:
         self._store.events.wait(at_most_s)
 
@@ -139,10 +144,13 @@ class DatabaseService:
         self._store.publishing.consent(held.id, person.id, is_given=consents, now=now)
         return published_code.rule_told(self._store, held, person.id, now)
 
-    def artifacts(self, view: SubmissionView) -> Sequence[ArtifactView]:
+    def check_may_read(self, view: SubmissionView) -> None:
         person = self._person()
         if not access.may_handle(person.id, person.role, view.person_id):
             raise Refused(f"submission {view.id} isn't yours")
+
+    def artifacts(self, view: SubmissionView) -> Sequence[ArtifactView]:
+        self.check_may_read(view)
         return self._store.artifacts.of_submission(view.id)
 
     def artifact(self, view: SubmissionView, gpu: str, name: str) -> bytes:

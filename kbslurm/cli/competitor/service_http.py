@@ -64,6 +64,9 @@ class HttpService:
             why = f"its description of a submission can't be understood ({type(error).__name__})"
             raise ServerGone("service", why, hint="Use the same version of kbslurm on both sides.") from None
 
+    def places(self, view: SubmissionView) -> Sequence[Mapping[str, Any]]:
+        return self._client.submission_places(view.id)
+
     def rest(self, at_most_s: float) -> None:
         time.sleep(at_most_s)
 
@@ -103,6 +106,9 @@ class HttpService:
         if not found:
             raise Invalid(f"board {board} has no GPU types")
         return found[0]
+
+    def check_may_read(self, view: SubmissionView) -> None:
+        """The service gave it."""
 
     def artifacts(self, view: SubmissionView) -> Sequence[ArtifactView]:
         from kbslurm.store.views import ArtifactView

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +12,7 @@ from kbslurm.cli.arguments import Json, SubmissionNumber
 from kbslurm.cli.competitor.connect import service
 from kbslurm.cli.competitor.service import Look, Service
 from kbslurm.cli.output import printing
+from kbslurm.cli.output.board import print_places
 from kbslurm.cli.output.submission import print_submission, submission_json
 from kbslurm.domain.run import RunId, RunState
 from kbslurm.errors import (
@@ -20,6 +22,7 @@ from kbslurm.errors import (
     EXIT_REJECTED,
     BackendTrouble,
     NotAccepting,
+    NotFound,
 )
 
 if TYPE_CHECKING:
@@ -36,13 +39,17 @@ def watch(
     once: Annotated[bool, typer.Option("--once", help="Show the current state and exit.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Follow a submission to its verdict; ^C stops only the watching. --json prints one object at the end."""
+    """Follow a submission to its verdict; ^C stops only the watching. --json prints one object at the end.
+
+    What ranks ends with your rank, how it compares with your best before it and with the leader, and whether that is
+    within measurement error.
+    """
     with service() as found:
         if once:
             look = found.look(submission)
             if not as_json and not look.view.is_done:
                 printing.say(look.words)
-            return shown(look.view, as_json=as_json)
+            return shown(found, look.view, as_json=as_json)
         return followed(found, submission, as_json=as_json)
 
 
@@ -69,7 +76,7 @@ def followed(found: Service, submission: int, *, as_json: bool) -> int:
         again = f"{printing.command()} watch {submission}"
         what = f"stopped watching; submission #{submission} goes on"
         return printing.interrupted(what, f"To resume: {again}", as_json=as_json)
-    return shown(look.view, as_json=as_json)
+    return shown(found, look.view, as_json=as_json)
 
 
 def _looked(found: Service, submission: int, tell: printing.Tell) -> Look:
@@ -93,13 +100,27 @@ def _say_move(run: RunView) -> None:
     printing.out().print(f"{run.gpu}  {printing.coloured(run.shown_state)}{where}")
 
 
-def shown(view: SubmissionView, *, as_json: bool) -> int:
-    """Print the current state and return its exit code."""
+def shown(found: Service, view: SubmissionView, *, as_json: bool) -> int:
+    """Print the current state, once it has ended also the rank, and return its exit code."""
+    told = _places(found, view)
     if as_json:
-        printing.as_json(submission_json(view))
+        printing.as_json({**submission_json(view), "places": told})
     else:
         print_submission(view)
+        print_places(told)
     return exit_code(view)
+
+
+def _places(found: Service, view: SubmissionView) -> list[Mapping[str, Any]]:
+    """What it came to. The verdict is known by then: that the rank can't be had, from an older service for example,
+    is no failure of the watching."""
+    if not view.is_done:
+        return []
+    try:
+        return list(found.places(view))
+    except (BackendTrouble, NotAccepting, NotFound) as error:
+        printing.note(f"the rank can't be shown: {error.message}")
+        return []
 
 
 def exit_code(view: SubmissionView) -> int:

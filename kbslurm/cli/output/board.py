@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from kbslurm.cli.output.printing import escape, say, table, when
-from kbslurm.domain import contest
+from kbslurm.domain import contest, places
 from kbslurm.domain.amounts import score
 
 if TYPE_CHECKING:
@@ -49,6 +49,38 @@ def print_own(board: str, own: Sequence[Mapping[str, Any]]) -> None:
     for one in own:
         shown = score(one["score"], *one["interval"], ranked=True)
         say(f"{board} · {one['gpu_type']}: you are {one['rank']} of {one['of']}, as {escape(one['shown_as'])}, {shown}")
+
+
+def print_mine(board: str, gpu: str, own: Sequence[Mapping[str, Any]]) -> None:
+    """Somebody's own places on one GPU type, each with its neighbours and the leader."""
+    if not own:
+        say(f"{board} · {gpu}: you haven't ranked yet; kbslurm submit FILE -l {board} -g {gpu}")
+    for one in own:
+        print_own(board, [one])
+        others = {row["rank"]: row for row in (*one.get("neighbours", ()), *filter(None, (one.get("leader"),)))}
+        if not others:
+            continue
+        mine = f"#{one['submission_id']}" if one.get("submission_id") else "your team's"
+        you = (escape(one["shown_as"]), score(one["score"], *one["interval"]), f"you, {mine}")
+        rows = {one["rank"]: tuple(f"[bold]{cell}[/]" for cell in (str(one["rank"]), *you))}
+        for rank, row in others.items():
+            rows[rank] = (str(rank), escape(row["shown_as"]), score(row["score"], *row["interval"]), _beside_you(row))
+        table(("rank", "person", "score", "compared with you"), [rows[rank] for rank in sorted(rows)])
+
+
+def _beside_you(row: Mapping[str, Any]) -> str:
+    """How a rival's score compares with one's own."""
+    if not row["separated"]:
+        return "[dim]within measurement error[/]"
+    ratio = row["ratio"]
+    return f"{1 / ratio:.3g}× faster" if ratio < 1 else f"{ratio:.3g}× slower"
+
+
+def print_places(told: Sequence[Mapping[str, Any]]) -> None:
+    """What a submission came to, per GPU type."""
+    for one in told:
+        for line in places.in_words(one):
+            say(f"{one['gpu_type']:>6}  {line}")
 
 
 def _rank(row: Standing) -> str:

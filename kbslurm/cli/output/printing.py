@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import Enum
@@ -15,9 +15,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rich import markup
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from kbslurm.cli.chosen import chosen
+from kbslurm.domain import spreadsheet
 from kbslurm.domain.amounts import score as score
 from kbslurm.domain.amounts import seconds as seconds
 from kbslurm.domain.amounts import span as span
@@ -26,6 +30,8 @@ from kbslurm.errors import EXIT_INTERRUPTED, EXIT_OK, KbslurmError
 T = TypeVar("T")
 Tell = Callable[[Mapping[str, Any]], None]
 TOLD_EACH = 100
+NARROWEST = 12  # of a column that wraps
+GAP = 2  # between columns
 # What steers a terminal or changes the order of what it shows, and halves of surrogate pairs.
 _STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -78,7 +84,40 @@ def as_json(value: Any) -> None:
 
 
 def _print_json(value: Any) -> None:
+    if chosen.form in ("csv", "name"):
+        _print_rows(value, names_only=chosen.form == "name")
+        return
     print(json.dumps(value, default=jsonable, indent=2 if sys.stdout.isatty() else None), flush=True)
+
+
+def _print_rows(value: Any, *, names_only: bool) -> None:
+    """What a command lists, as CSV or only what names each row."""
+    where, _, name = chosen.lists.rpartition("/")
+    plain = json.loads(json.dumps(value, default=jsonable))
+    rows = plain[where] if where else plain
+    if names_only:
+        for row in rows:
+            print(harmless(str(row[name])).replace("\n", " "))
+        return
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    table = [{column: _cell(row.get(column)) for column in columns} for row in rows]
+    if rows:
+        print(spreadsheet.as_csv(columns, table), end="", flush=True)
+
+
+def _cell(value: Any) -> Any:
+    """A value as a cell of CSV: what has parts in JSON."""
+    match value:
+        case str():
+            return harmless(value)
+        case None:
+            return ""
+        case list() if all(isinstance(one, str) for one in value):
+            return harmless(" ".join(value))
+        case bool() | list() | dict():
+            return json.dumps(value)
+        case _:
+            return value
 
 
 def jsonable(value: Any) -> Any:
@@ -138,13 +177,69 @@ def coloured(word: str) -> str:
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None, wrap: int = -1) -> None:
-    """A plain table. Cells may contain markup; only the column `wrap` wraps."""
-    found = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", title_style="bold")
-    for n, heading in enumerate(headings):
-        found.add_column(heading, overflow="fold", no_wrap=n != wrap % len(headings))
-    for row in rows:
+    """A plain table. Cells may contain markup. The column `wrap` wraps; in a terminal too narrow for that, others do as
+    well, the widest first."""
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+    console.print(laid_out(headings, rows, console.width, title=title, wrap=wrap))
+
+
+def laid_out(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int,
+    *,
+    title: str | None = None,
+    wrap: int = -1,
+) -> Table:
+    """The table as it fits that width; where no wrapping helps, each row as lines of its own. No cell is ever cut."""
+    cells = [[Text.from_markup(cell) for cell in row] for row in rows]
+    wide = [max(map(cell_len, (heading, *_lines(cells, n)))) for n, heading in enumerate(headings)]
+    wrapped = {wrap % len(headings)}
+    while len(wrapped) < len(headings) and _least(wide, wrapped) > width:
+        wrapped.add(max(set(range(len(headings))) - wrapped, key=lambda n: wide[n]))
+    if _least(wide, wrapped) > width:
+        return _as_lines(headings, cells, title)
+    found = Table.grid(padding=(0, GAP, 0, 0))
+    found.title, found.title_justify, found.title_style = title, "left", "bold"
+    for given in _widths(wide, wrapped, width):
+        found.add_column(overflow="fold", width=given)
+    found.add_row(*(Text(heading, style="bold") for heading in headings))
+    for row in cells:
         found.add_row(*row)
-    Console(highlight=False, width=None if sys.stdout.isatty() else 140).print(found)
+    return found
+
+
+def _widths(wide: Sequence[int], wrapped: Collection[int], width: int) -> list[int]:
+    """Each column's width: what is left after those that don't wrap is shared by those that do, as far as they need
+    it."""
+    found = list(wide)
+    left = width - GAP * (len(wide) - 1) - sum(one for n, one in enumerate(wide) if n not in wrapped)
+    for still, n in enumerate(sorted(wrapped, key=lambda n: wide[n])):
+        found[n] = min(wide[n], left // (len(wrapped) - still))
+        left -= found[n]
+    return found
+
+
+def _lines(cells: Sequence[Sequence[Text]], column: int) -> Iterator[str]:
+    return (line for row in cells for line in row[column].plain.split("\n"))
+
+
+def _least(wide: Sequence[int], wrapped: Collection[int]) -> int:
+    """How narrow a table can be if these columns wrap."""
+    return sum(min(one, NARROWEST) if n in wrapped else one for n, one in enumerate(wide)) + GAP * (len(wide) - 1)
+
+
+def _as_lines(headings: Sequence[str], cells: Sequence[Sequence[Text]], title: str | None) -> Table:
+    """Each cell on a line of its own behind its heading, and a blank line between rows."""
+    found = Table(title=title, title_justify="left", box=None, pad_edge=False, show_header=False, title_style="bold")
+    found.add_column(overflow="fold", style="bold")
+    found.add_column(overflow="fold")
+    for nth, row in enumerate(cells):
+        if nth:
+            found.add_row("", "")
+        for heading, cell in zip(headings, row, strict=True):
+            found.add_row(heading, cell)
+    return found
 
 
 @contextmanager
