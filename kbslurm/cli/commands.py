@@ -261,6 +261,10 @@ COMMANDS: Mapping[str, Command | Group] = {
         " --invitation.",
     ),
     "logout": Command("competitor.logout:logout", "Sign out of a service: revoke this device's token and remove it."),
+    "mcp": Command(
+        "competitor.agent:agent",
+        "Serve tools for an agent: boards, problem, try, submit, status, profile, history.",
+    ),
     "modal": Group(
         "Runs on Modal: deploy, check.",
         {
