@@ -51,7 +51,7 @@ class GpuVerdict:
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """What became of one source. `name` is the source's own, or its digest. `refused`: why the service didn't take it,
-    in which case there is no submission."""
+    in which case there is no submission, or that the submission was deleted."""
 
     name: str
     submission_id: int | None
@@ -208,12 +208,17 @@ class _Run:
 
     def _look(self, place: int) -> Evaluation | None:
         name, number = self._open[place]
-        told = self._patiently(lambda: self._client.full_submission(number))["submission"]
-        if not told["done"]:
+        try:
+            told = self._patiently(lambda: self._client.full_submission(number))["submission"]
+        except NotFound:
+            told = None
+        if told is not None and not told["done"]:
             return None
         del self._open[place]
         self._done += 1
         self._tell()
+        if told is None:
+            return Evaluation(name=name, submission_id=number, refused=f"submission {number} was deleted")
         return Evaluation(name=name, submission_id=number, runs=tuple(_verdict(run) for run in told["runs"]))
 
     def _patiently(self, act: Callable[[], T]) -> T:

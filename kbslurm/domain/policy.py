@@ -100,14 +100,11 @@ def check_quota(where: str, limits: LimitsAndUse, now: datetime) -> None:
 
 def check(board: str, mode: Mode, limits: LimitsAndUse, now: datetime, *, staff: bool, service: bool = False) -> None:
     """All rules for a submission beyond the intake's own. `service`: it came by a service token, whose own quota these
-    limits have; that holds for staff's as well."""
-    if service:
-        check_quota("by this service token", limits, now)
+    limits have."""
     if staff:
         return
-    if not service:
-        check_rate(board, category(mode), limits, now)
-        check_quota(f"on {board}", limits, now)
+    check_rate(board, category(mode), limits, now)
+    check_quota("by this service token" if service else f"on {board}", limits, now)
     gpu_budgets.check(limits.budgets, now)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from kbslurm.domain import contest
@@ -59,6 +60,8 @@ def accept(
         check_service(mode)
     said = directives(source.text)
     admission = store.admission(person, contest.board_name(settled_board(said, board)), mode)
+    if service is not None:
+        admission = replace(admission, by_staff=False)  # a program has nobody's further rights
     check_may_submit(admission, now)
     check_mode(admission, mode, source)
     check_beside(source, admission.problem.runner_files)

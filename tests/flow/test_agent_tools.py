@@ -89,7 +89,7 @@ def test_an_agent_goes_from_the_boards_to_a_rank(api: ServedApi, tmp_path: Path)
     env = environment(api, tmp_path / "home")
     told: list[str] = []
 
-    async def progress(done: float, total: float | None, message: str | None) -> None:
+    async def heard(progress: float, total: float | None, message: str | None) -> None:
         told.append(message or "")
 
     async def agent() -> None:
@@ -117,7 +117,7 @@ def test_an_agent_goes_from_the_boards_to_a_rank(api: ServedApi, tmp_path: Path)
             tried = await answer(session, "try", problem=str(TRANSPOSE), source=good)
             assert tried["verdict"]["verdict"] == "passed" and "Submit it" in tried["next"][0]
             asked = {"board": "transpose", "source": good, "gpus": ["H100"], "mode": "leaderboard"}
-            found = await session.call_tool("submit", asked, progress_callback=progress)
+            found = await session.call_tool("submit", asked, progress_callback=heard)
             ranked = found.structuredContent
             assert ranked is not None and ranked["runs"][0]["verdict"] == "passed" and ranked["runs"][0]["time_s"] > 0
             status = await answer(session, "status", submission=ranked["submission"])

@@ -242,6 +242,20 @@ def test_a_key_submits_once_whatever_became_of_the_board(still: ServedApi) -> No
             ada.submit_to_many("transpose", [GPU], "test", "k.py", GOOD, key="k2")
 
 
+def test_what_was_deleted_is_told_and_not_submitted_again(still: ServedApi) -> None:
+    with Client(still.url, token=token(still)) as ada:
+
+        def delete(_: Progress) -> None:
+            for one in ada.submissions():
+                ada.delete(one.id)
+
+        for _ in range(2):
+            (found,) = ada.evaluate("transpose", [("a", GOOD)], key="k", gpus=[GPU], on_progress=delete)
+            assert found.submission_id and found.refused == f"submission {found.submission_id} was deleted"
+            assert not found.passed
+    assert sent(still) == 1
+
+
 class TestServiceTokens:
     def test_its_runs_wait_behind_everyone_s(self, still: ServedApi) -> None:
         """Also behind its owner's, who isn't pushed back by a thousand of them."""
@@ -307,6 +321,9 @@ class TestServiceTokens:
             with pytest.raises(Refused, match="can't submit to a leaderboard"):
                 tool.submit("transpose", GPU, "leaderboard", "k.py", GOOD)
             assert tool.me().role == "participant"
+            still.store.boards.close("transpose", by="test", now=still.now)
+            with pytest.raises(Refused, match="transpose is closed"):
+                tool.submit("transpose", GPU, "test", "k.py", GOOD)
             with pytest.raises(Unauthenticated, match="doesn't belong to a host"):
                 tool.users()
         signed = httpx.post(f"{still.url}/login", data={"token": secret}, headers={"Origin": still.url})

@@ -38,7 +38,7 @@ HERE = {
 # Commands of whoever takes part; test_cli_http runs them both ways.
 COMPETITORS = {
     *("ask", "board announcements", "board list", "board show", "cancel", "code", "diff", "history", "login", "logout"),
-    *("nickname", "profile", "submit", "watch", "whoami", "why"),
+    *("mcp", "nickname", "profile", "submit", "watch", "whoami", "why"),
 }
 # Those that may use the database that is configured here although a service is named; they say so.
 DATABASE = {"api", "bot run", "db upgrade", "db check", "db downgrade", "demo", "tick", "up"}

@@ -7,8 +7,6 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 import anyio
@@ -28,6 +26,7 @@ from kbslurm.cli.competitor.agent_answers import (
     SubmissionTold,
     TrialTold,
 )
+from kbslurm.cli.competitor.agent_trial import tried
 from kbslurm.cli.competitor.connect import reached
 from kbslurm.cli.service_in_use import InUse
 from kbslurm.errors import Invalid, KbslurmError
@@ -163,7 +162,7 @@ class Tools:
         file_name: FileName = "submission.py",
     ) -> TrialTold:
         """Judge a kernel on this machine, as the competition would. Nothing is submitted, and no limit counts."""
-        return await _in_thread(functools.partial(_tried, problem, source, mode, file_name), context)
+        return await _in_thread(functools.partial(tried, problem, source, mode, file_name), context)
 
     async def _asked(self, act: Callable[..., T], context: Told | None = None) -> T:
         def asked(tell: Tell) -> T:
@@ -184,28 +183,6 @@ def _submitted(client: Client, board: str, gpus: list[str], mode: Mode, file_nam
         except ServerGone:
             time.sleep(wait_s)
     return client.submit_to_many(board, gpus, mode, file_name, source.encode(), key=key, by_agent=True)
-
-
-def _tried(problem: str, source: str, mode: Mode, file_name: str, tell: Tell) -> TrialTold:
-    from kbslurm.config import shared_folders
-    from kbslurm.domain.source import checked_source
-    from kbslurm.problems import loading
-    from kbslurm.trial import run
-
-    loaded = loading.load(Path(problem).expanduser())
-    checked = checked_source(file_name, source.encode())
-    with TemporaryDirectory(prefix="kbslurm-try-") as work:
-        found = run.run_trial(
-            loaded,
-            checked.file_name,
-            checked.text,
-            mode,
-            "cpu",
-            work=Path(work),
-            eval_dir=shared_folders.eval_dir(),
-            on_heartbeat=lambda beat: tell(str(beat.get("phase", ""))),
-        )
-    return agent_answers.trial_told(run.as_try_json(found), "cpu")
 
 
 async def _in_thread(act: Callable[[Tell], T], context: Told | None) -> T:
