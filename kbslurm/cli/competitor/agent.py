@@ -67,6 +67,7 @@ def _serve(service: InUse, port: int, as_json: bool) -> None:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((LOOPBACK, port))
+            listening.listen(128)  # whoever reads the address may connect at once
         except OSError as error:
             raise Invalid(
                 f"port {port} can't be used ({error.strerror})", hint="Choose another, or 0 for any free one."
