@@ -3,3 +3,10 @@
 from __future__ import annotations
 
 __version__ = "0.1.0"
+
+
+def load_ipython_extension(shell: object) -> None:
+    """`%load_ext kbslurm` in a notebook: `%%submit BOARD` and `%%try PROBLEM`."""
+    from importlib import import_module
+
+    import_module("kbslurm.cli.competitor.notebook").load(shell)

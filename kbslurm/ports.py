@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from kbslurm.domain.breaker import Breaker, Outcomes
 from kbslurm.domain.drift import Ranked
-from kbslurm.domain.intake import Admission, Basis
+from kbslurm.domain.intake import Admission, Basis, ServiceToken
 from kbslurm.domain.keepers import Facts, Keeper, KeeperEnding, KeeperSighting
 from kbslurm.domain.measure import Yardstick
 from kbslurm.domain.placement import Backlog, Rules
@@ -251,7 +251,8 @@ class Closes(Protocol):
 @dataclass(frozen=True, kw_only=True)
 class NewSubmission:
     """A submission that has been checked and can be stored. `place`: its runs go there and nowhere else. `benchmark`:
-    the only one that is profiled. `practice`: it came after the end, and counts nowhere."""
+    the only one that is profiled. `practice`: it came after the end, and counts nowhere. `service`: by which token of a
+    program's it came. `key`: the person's submission with this key is stored once."""
 
     person_id: PersonId
     board_id: int
@@ -268,6 +269,8 @@ class NewSubmission:
     place: str | None = None
     benchmark: int | None = None
     practice: bool = False
+    service: ServiceToken | None = None
+    key: str | None = None
     basis: Basis | None = None
 
 
@@ -300,7 +303,12 @@ class Intake(Protocol):
     def admission(self, person: PersonId, board: str, mode: Mode = "test") -> Admission:
         """What `accept` needs to know about this person and board, in one read. NotFound lists the existing boards."""
 
-    def accept(self, new: NewSubmission, now: datetime) -> Receipt: ...
+    def accept(self, new: NewSubmission, now: datetime) -> Receipt:
+        """Store it. Its `key` may have been used meanwhile: then the receipt is that submission's."""
+
+    def keyed(self, person: PersonId, key: str, mode: Mode, source_sha256: str) -> Receipt | None:
+        """The receipt of the person's submission with this key, if there is one. Invalid if that was another file or
+        mode."""
 
 
 class Submissions(Protocol):

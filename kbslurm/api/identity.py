@@ -197,7 +197,9 @@ def acting_helper(context: Context, sender: Given) -> tuple[str, Person | None]:
             person: Person | None = asker(context, sender).person
         else:
             person = _person_of(context, sender.bearer or "")
-        if person is None or not access.may_sign_in(person) or not context.store.roster.helps(person.id):
+        if person is None or person.service is not None or not access.may_sign_in(person):
+            raise
+        if not context.store.roster.helps(person.id):
             raise
         return person.name, person
 

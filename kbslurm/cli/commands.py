@@ -294,6 +294,10 @@ COMMANDS: Mapping[str, Command | Group] = {
         "competitor.logs:logs",
         "Show a run's log, without what belongs to hidden cases; without a number, say where the daemon's log is.",
     ),
+    "mcp": Command(
+        "competitor.agent:agent",
+        "Serve tools for an agent: boards, problem, try, submit, status, profile, history.",
+    ),
     "modal": Group(
         "Runs on Modal: deploy, check.",
         {

@@ -118,6 +118,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "logout": ("kbslurm logout",),
     "logs": ("kbslurm logs 690", "kbslurm logs --submission 412", "kbslurm logs"),
+    "mcp": ("kbslurm mcp", "kbslurm mcp --http 8765"),
     "modal check": ("kbslurm modal check",),
     "modal deploy": ("kbslurm modal deploy",),
     "nickname": ('kbslurm nickname transpose "Warp Drive"', "kbslurm nickname transpose --none"),

@@ -71,9 +71,11 @@ class Connection:
     def _get(self, path: str, **params: Any) -> Any:
         return self._told("GET", path, params=params)
 
-    def _answered(self, method: str, path: str, **more: Any) -> httpx.Response:
+    def _answered(
+        self, method: str, path: str, *, more_headers: Mapping[str, str] | None = None, **more: Any
+    ) -> httpx.Response:
         try:
-            answer = self._http.request(method, path, headers=self._headers, **more)
+            answer = self._http.request(method, path, headers={**self._headers, **(more_headers or {})}, **more)
         except httpx.HTTPError as error:
             raise self._gone(error) from error
         return self._accepted(answer)

@@ -75,9 +75,20 @@ class HostUserCalls(Connection):
         """Link an account to a person: discord:ID, github:ID or oidc:SUBJECT."""
         return self._of_user("POST", f"/{part(whom)}/accounts", {"account": account})
 
-    def issue_token(self, whom: str, *, device: str = "", days: int | None = None) -> Mapping[str, Any]:
-        """A new token for a person: `person`, `token`, `expires_at`."""
-        return self._of_user("POST", f"/{part(whom)}/tokens", {"device": device, "days": days})
+    def issue_token(
+        self,
+        whom: str,
+        *,
+        device: str = "",
+        days: int | None = None,
+        service: bool = False,
+        gpu_s_per_day: float | None = None,
+    ) -> Mapping[str, Any]:
+        """A new token for a person, or with `service` for their programs: `person`, `token`, `expires_at`."""
+        wanted: dict[str, Any] = {"device": device, "days": days}
+        wanted |= {"service": True} if service else {}
+        wanted |= {"gpu_s_per_day": gpu_s_per_day} if gpu_s_per_day is not None else {}
+        return self._of_user("POST", f"/{part(whom)}/tokens", wanted)
 
     def tokens(self, whom: str) -> list[Mapping[str, Any]]:
         """A person's tokens by device, without their secrets."""

@@ -7,6 +7,7 @@ One `Client` may be shared by threads. `acting_for` lets the hosts' client act f
 from __future__ import annotations
 
 from kbslurm.client.bot_calls import BotCalls
+from kbslurm.client.evaluating import Evaluating
 from kbslurm.client.feed import Feed
 from kbslurm.client.host_archive_calls import HostArchiveCalls
 from kbslurm.client.host_board_calls import HostBoardCalls
@@ -20,13 +21,10 @@ from kbslurm.client.host_question_calls import HostQuestionCalls
 from kbslurm.client.host_time_calls import HostTimeCalls
 from kbslurm.client.host_user_calls import HostUserCalls
 from kbslurm.client.host_warm_calls import HostWarmCalls
-from kbslurm.client.person_calls import PersonCalls
-from kbslurm.client.public_calls import PublicCalls
 
 
 class Client(
-    PublicCalls,
-    PersonCalls,
+    Evaluating,
     BotCalls,
     HostCalls,
     HostArchiveCalls,

@@ -46,16 +46,27 @@ class PersonCalls(Connection):
         *,
         on: str | None = None,
         benchmark: int | None = None,
+        key: str | None = None,
+        by_agent: bool = False,
     ) -> Accepted:
         """Submit a file for several GPU types; its #!POPCORN lines give the board and GPU types if they are left out.
 
-        `on`: the place where a test run goes. `benchmark`: the only one to profile.
+        `on`: the place where a test run goes. `benchmark`: the only one to profile. `key`: sent again with the same
+        key, the file isn't submitted twice. `by_agent`: hosts see that an agent submitted it.
         """
         wanted: dict[str, Any] = {"gpu": list(gpus), "mode": mode, **({"leaderboard": board} if board else {})}
         wanted |= {"place": on} if on is not None else {}
         wanted |= {"benchmark": benchmark} if benchmark is not None else {}
         told = self._told(
-            "POST", "/user/submissions", params=wanted, files={"file": (file_name, source)}, timeout=UPLOAD_TIMEOUT_S
+            "POST",
+            "/user/submissions",
+            params=wanted,
+            files={"file": (file_name, source)},
+            timeout=UPLOAD_TIMEOUT_S,
+            more_headers={
+                **({"Idempotency-Key": key} if key is not None else {}),
+                **({"X-Kbslurm-By": "agent"} if by_agent else {}),
+            },
         )
         return parsed(Accepted, told)
 

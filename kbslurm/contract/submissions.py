@@ -159,10 +159,11 @@ class Count(Shape):
 
 
 class HostsSubmission(Submission):
-    """A submission as hosts see it."""
+    """A submission as hosts see it. `via`: where it came from; `agent` if an agent sent it by `kbslurm mcp`."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={})
     user_name: str
+    via: str
     removed_at: str | None
     log: str
     secret_log: str
@@ -174,11 +175,12 @@ class HostsSubmissionTold(Shape):
 
 
 class HostsSubmissionSummary(SubmissionSummary):
-    """A submission in a list, with whose it is."""
+    """A submission in a list, with whose it is, and `via` what it came."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={})
     user_id: str
     user_name: str
+    via: str
 
 
 class HostsSubmissions(Shape):

@@ -148,11 +148,16 @@ class AccountWanted(Wanted):
 
 
 class TokenWanted(Wanted):
-    """`device` is a label; without `days` it doesn't expire."""
+    """`device` is a label; without `days` it doesn't expire. `service`: for a program, whose submissions never rank,
+    wait behind everyone's and use `gpu_s_per_day` (none: no limit) instead of the boards' limits per person."""
 
-    model_config = ConfigDict(json_schema_extra={"example": {"device": "laptop", "days": 30}})
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"device": "trainer", "days": 30, "service": True, "gpu_s_per_day": 7200}}
+    )
     device: Annotated[str, Field(max_length=200, pattern=WITHOUT_NUL)] = ""
     days: Annotated[int, Field(ge=1, le=3650)] | None = None
+    service: bool = False
+    gpu_s_per_day: Annotated[float, Field(ge=0, le=1_000_000_000, allow_inf_nan=False)] | None = None
 
 
 class TokenIssued(Shape):
@@ -169,7 +174,8 @@ class TokenTold(Shape):
     id: Id
     person_id: Id | None
     device: str
-    kind: Literal["cli", "web", "api", "pending", "invite"]
+    kind: Literal["cli", "web", "api", "pending", "invite", "service"]
+    gpu_s_per_day: float | None
     created_at: str
     expires_at: str | None
     revoked_at: str | None

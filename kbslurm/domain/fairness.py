@@ -7,9 +7,14 @@ without penalty or credit.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 DEFAULT_COST_S = 60.0
+
+# The runs of service tokens are stamped from here on, centuries behind everyone's: they are only claimed while no
+# person's run waits for the same slot. SQL compares with it, so it never changes.
+SERVICE_FROM = datetime(2500, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def fair_at(
@@ -24,3 +29,11 @@ def fair_at(
     if last_fair_at is None:
         return now
     return max(now, last_fair_at + timedelta(seconds=cost_s / weight))
+
+
+def service_fair_at(
+    now: datetime, last_fair_at: datetime | None, *, cost_s: float = DEFAULT_COST_S, weight: float = 1.0
+) -> datetime:
+    """As `fair_at`, among the runs of service tokens: fair between their owners, and behind every person's run.
+    `last_fair_at` is that of the owner's latest open run of that kind."""
+    return fair_at(SERVICE_FROM + (now - _EPOCH), last_fair_at, cost_s=cost_s, weight=weight)

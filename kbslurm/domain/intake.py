@@ -14,6 +14,8 @@ from kbslurm.domain.source import Source, check_language
 from kbslurm.errors import DeadlinePassed, Invalid, NotAccepting, NotFound, Refused
 from kbslurm_eval.shared.wire import Mode
 
+KEY_CAP = 200
+
 
 @dataclass(frozen=True, kw_only=True)
 class Basis:
@@ -54,6 +56,15 @@ class Admission:
     late_until: datetime | None = None
     zone: str = "UTC"
     basis: Basis | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceToken:
+    """A token for a person's programs. Its submissions never rank, wait behind everyone's runs, and use a quota of
+    their own, in GPU-seconds per day; None: no limit."""
+
+    id: int
+    gpu_s_per_day: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +121,24 @@ def check_mode(admission: Admission, mode: Mode, source: Source) -> None:
             f"board {admission.board} has no {mode} mode", hint=f"It has: {', '.join(admission.problem.modes)}."
         )
     check_language(source, admission.problem.lang)
+
+
+def check_service(mode: Mode) -> None:
+    """Refuse a leaderboard submission of a program's: it would stand among people's."""
+    if mode == "leaderboard":
+        raise Refused(
+            "a service token can't submit to a leaderboard",
+            hint="Use mode test, benchmark or profile; what should rank is submitted with your own token.",
+        )
+
+
+def checked_key(key: str) -> str:
+    """A key by which a submission is found again, or Invalid."""
+    if not 1 <= len(key) <= KEY_CAP or not key.isascii() or not key.isprintable():
+        raise Invalid(
+            f"the idempotency key must be 1 to {KEY_CAP} printable ASCII characters", hint="A UUID or a digest will do."
+        )
+    return key
 
 
 def chosen_benchmark(problem: Problem, mode: Mode, asked: int) -> int:

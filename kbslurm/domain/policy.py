@@ -85,25 +85,26 @@ def check_rate(board: str, kind: Category, limits: LimitsAndUse, now: datetime) 
     )
 
 
-def check_quota(board: str, limits: LimitsAndUse, now: datetime) -> None:
+def check_quota(where: str, limits: LimitsAndUse, now: datetime) -> None:
     """Refuse people who have used up today's GPU time. Running jobs may finish."""
     if limits.quota_gpu_s is None or limits.used_gpu_s < limits.quota_gpu_s:
         return
     first = limits.oldest_use_at or now
     raise QuotaSpent(
-        f"GPU-seconds on {board} within a day",
+        f"GPU-seconds {where} within a day",
         used=round(limits.used_gpu_s, 1),
         limit=limits.quota_gpu_s,
         resets_at=first + QUOTA_WINDOW,
     )
 
 
-def check(board: str, mode: Mode, limits: LimitsAndUse, now: datetime, *, staff: bool) -> None:
-    """All rules for a submission beyond the intake's own."""
+def check(board: str, mode: Mode, limits: LimitsAndUse, now: datetime, *, staff: bool, service: bool = False) -> None:
+    """All rules for a submission beyond the intake's own. `service`: it came by a service token, whose own quota these
+    limits have."""
     if staff:
         return
     check_rate(board, category(mode), limits, now)
-    check_quota(board, limits, now)
+    check_quota("by this service token" if service else f"on {board}", limits, now)
     gpu_budgets.check(limits.budgets, now)
 
 

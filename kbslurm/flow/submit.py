@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from kbslurm.domain import contest
 from kbslurm.domain.intake import (
     Offer,
+    ServiceToken,
     check_may_submit,
     check_mode,
+    check_service,
+    checked_key,
     chosen_benchmark,
     chosen_gpus,
     chosen_place,
@@ -38,16 +42,26 @@ def accept(
     on: str | None = None,
     offers: Sequence[Offer] = (),
     benchmark: int | None = None,
+    service: ServiceToken | None = None,
+    key: str | None = None,
 ) -> Receipt:
     """Accept a submission: once it returns, the submission can't be lost. Every refusal is a KbslurmError and stores
     nothing.
 
     `board` and `gpus` are what the caller chose; the file's `#!POPCORN` lines give the rest. `on`: the one of `offers`
     where a test run goes; it waits for that place however long it takes. `benchmark`: the only one to profile.
+    `service`: the token of a program's by which it comes. `key`: chosen by the sender; a submission that the person has
+    already sent with it isn't stored again, whatever has become of the board since.
     """
     source = checked_source(file_name, text.encode() if isinstance(text, str) else text)
+    if key is not None and (known := store.keyed(person, checked_key(key), mode, source.sha256)) is not None:
+        return known
+    if service is not None:
+        check_service(mode)
     said = directives(source.text)
     admission = store.admission(person, contest.board_name(settled_board(said, board)), mode)
+    if service is not None:
+        admission = replace(admission, by_staff=False)  # a program has nobody's further rights
     check_may_submit(admission, now)
     check_mode(admission, mode, source)
     check_beside(source, admission.problem.runner_files)
@@ -68,6 +82,8 @@ def accept(
         place=None if on is None else chosen_place(admission, mode, wanted, on, offers),
         benchmark=None if benchmark is None else chosen_benchmark(admission.problem, mode, benchmark),
         practice=is_practice(admission, now),
+        service=service,
+        key=key,
         basis=admission.basis,
     )
     crash_point("accept.before_commit")

@@ -8,6 +8,7 @@ from typing import Any
 
 from kbslurm.domain import placement
 from kbslurm.domain.drift import SHADOW
+from kbslurm.domain.fairness import SERVICE_FROM
 from kbslurm.domain.finals import FINAL
 from kbslurm.domain.measure import CALIBRATION
 from kbslurm.domain.placement import Rules
@@ -103,7 +104,8 @@ SELECT {ATTEMPT_COLUMNS}, NULL::timestamptz AS cancel_at FROM opened a
 
 
 # With a policy: a slot's conditions for runs that aren't pinned to it, and for their maximum cost.
-# Calibrations, finals, rejudges and second measurements only go to their board's own class of GPU.
+# Calibrations, finals, rejudges and second measurements only go to their board's own class of GPU; the runs of service
+# tokens go nowhere else than home.
 _PLACED_SLOTS = """
 WITH slot AS MATERIALIZED (
     SELECT * FROM unnest(%(gpus)s::text[], %(backends)s::text[], %(most)s::int[], %(staff_only)s::bool[],
@@ -144,6 +146,7 @@ _PLACED_CANDIDATES = f"""
                 AND (slot.queued_before IS NULL OR run.queued_at <= slot.queued_before)
                 AND (slot.leaderboard = 'yes' OR s.mode <> 'leaderboard' OR slot.leaderboard = 'unranked'
                     AND NOT run.second AND run.rejudging_id = 0 AND NOT s.via = ANY(%(of_the_service)s))
+                AND (NOT slot.overflow OR run.fair_at < '{SERVICE_FROM.isoformat()}'::timestamptz)
                 AND (NOT slot.overflow OR NOT lower(b.name) = ANY(%(listed)s)
                     OR slot.backend || '/' || lower(b.name) = ANY(%(allowed)s)))
             AND (slot.price = 0 OR (%(budget)s::float8 IS NULL

@@ -11,10 +11,10 @@ from typing import Any
 from psycopg.rows import DictRow
 
 from kbslurm.domain import access, fairness, policy
-from kbslurm.domain.intake import Admission, Basis, check_may_submit
+from kbslurm.domain.intake import Admission, Basis, ServiceToken, check_may_submit
 from kbslurm.domain.policy import Category, LimitsAndUse
 from kbslurm.domain.run import PersonId, RunId, SubmissionId
-from kbslurm.errors import BackendTrouble, KbslurmError, NotFound
+from kbslurm.errors import BackendTrouble, Invalid, KbslurmError, NotFound
 from kbslurm.ports import NewSubmission, Receipt
 from kbslurm.store.boards import Boards
 from kbslurm.store.connect import Connection, Pool
@@ -45,6 +45,24 @@ SELECT made AS submission_id, due AS run_ids FROM kb_accept(%(seen)s, %(category
     %(cost_s)s, %(paired)s, %(place)s, %(now)s)
 """
 
+KEYED = """
+SELECT s.id, s.sha256, s.mode, s.accepted_at, array_agg(r.id ORDER BY r.id) AS run_ids,
+    (array_agg(r.gpu ORDER BY r.id))[1] AS gpu, min(r.fair_at) AS fair_at
+FROM submission s JOIN run r ON r.submission_id = s.id AND r.rejudging_id = 0 AND NOT r.second
+WHERE s.person_id = %(person)s AND s.idempotency_key = %(key)s GROUP BY s.id
+"""
+
+NAME_KEY = "UPDATE submission SET idempotency_key = %(key)s WHERE id = %(submission)s"
+
+CAME_BY = "UPDATE submission SET service_token_id = %(token)s WHERE id = %(submission)s"
+
+# A service's runs stand behind one another by themselves.
+LAST_OF_SERVICE = f"""
+SELECT fair_at, cost_s FROM run WHERE person_id = %(person)s AND state IN ('queued', 'launching', 'running')
+    AND counts AND fair_at >= '{fairness.SERVICE_FROM.isoformat()}'::timestamptz
+ORDER BY fair_at DESC LIMIT 1
+"""
+
 CHOOSE_BENCHMARK = "UPDATE submission SET benchmark = %(benchmark)s WHERE id = %(submission)s"
 
 IS_PRACTICE = "UPDATE submission SET practice = true WHERE id = %(submission)s"
@@ -56,7 +74,7 @@ RING = f"SELECT set_config('synchronous_commit', 'off', true), pg_notify('{CHANN
 # nobody else's.
 LOCK_TEAM = "SELECT pg_advisory_xact_lock(hashtextextended(%(team)s, %(board)s))"
 
-# Deleting a submission doesn't refund it.
+# Deleting a submission doesn't refund it. What came by a service token counts for that alone.
 _RECENT = """
 SELECT accepted_at FROM submission s
 WHERE {whose} AND accepted_at > %(hour)s
@@ -72,8 +90,9 @@ WHERE {whose} AND s.accepted_at > %(day)s - interval '7 days'
     AND coalesce(a.ended_at, %(now)s) > a.started_at
 """
 
-_OF_PERSON = "s.person_id = %(person)s AND s.board_id = %(board)s"
-_OF_TEAM = "s.board_id = %(board)s AND s.team = %(team)s"
+_OF_PERSON = "s.person_id = %(person)s AND s.board_id = %(board)s AND s.service_token_id IS NULL"
+_OF_TEAM = "s.board_id = %(board)s AND s.team = %(team)s AND s.service_token_id IS NULL"
+_OF_SERVICE = "s.service_token_id = %(token)s"
 
 TRIES = 20
 
@@ -115,14 +134,22 @@ class Intake(Rows):
             basis=None if counted else _basis(found),
         )
 
+    def keyed(self, person: PersonId, key: str, mode: Mode, source_sha256: str) -> Receipt | None:
+        found = self._one(KEYED, {"person": person, "key": key})
+        return None if found is None else _known(found, key, mode, source_sha256)
+
     def accept(self, new: NewSubmission, now: datetime) -> Receipt:
         """Rows and events, or a refusal. The decision is valid if its basis is unchanged; otherwise it is made
         again."""
         quick = new.basis is not None and new.benchmark is None and not new.practice
+        quick = quick and new.service is None and new.key is None
         told = self._told(new, new.basis, now) if quick and new.basis is not None else None
         made = None if told is None else self._one(ACCEPT, told)
         if told is None or made is None or made["submission_id"] is None:
-            told, made = self._accept_locked(new, now)
+            locked = self._accept_locked(new, now)
+            if isinstance(locked, Receipt):
+                return locked
+            told, made = locked
         self._ring()
         return Receipt(
             submission_id=SubmissionId(made["submission_id"]),
@@ -137,8 +164,9 @@ class Intake(Rows):
         with suppress(KbslurmError):
             self._do(RING)
 
-    def _accept_locked(self, new: NewSubmission, now: datetime) -> tuple[dict[str, Any], DictRow]:
-        """Ban, pause, closing, deadline and limits are checked again under locks.
+    def _accept_locked(self, new: NewSubmission, now: datetime) -> tuple[dict[str, Any], DictRow] | Receipt:
+        """Ban, pause, closing, deadline and limits are checked again under locks. A receipt: that of the submission
+        that has used its key meanwhile.
 
         The locks keep a person's own submissions, a ban and a pause apart from this. Limits, deadlines and the person's
         open runs can still change between the check and the insert: then both are done again.
@@ -146,13 +174,32 @@ class Intake(Rows):
         asked = {"person": new.person_id, "board": new.board_id, "category": policy.category(new.mode)}
         with self._pool.transaction() as connection:
             row_of(connection, LOCK_INTAKE, asked)
+            if new.key is not None:
+                known = row_of(connection, KEYED, {"person": new.person_id, "key": new.key})
+                if known is not None:
+                    return _known(known, new.key, new.mode, new.source_sha256)
             for _ in range(TRIES):
-                told = self._told(new, self._decided(connection, new, asked, now), now)
+                basis = self._decided(connection, new, asked, now)
+                told = self._told(new, basis, now)
+                if new.service is not None:
+                    last = row_of(connection, LAST_OF_SERVICE, asked)
+                    own = Basis(
+                        seen=basis.seen,
+                        fair_at=None if last is None else last["fair_at"],
+                        cost_s=0.0 if last is None else last["cost_s"],
+                    )
+                    told["fair_at"] = _stamps(new, own, now)
                 made = row_of(connection, ACCEPT, told)
                 if made is not None and made["submission_id"] is not None:
                     if new.benchmark is not None:
                         which = {"submission": made["submission_id"], "benchmark": new.benchmark}
                         connection.execute(CHOOSE_BENCHMARK.encode(), which)
+                    if new.key is not None:
+                        named = {"submission": made["submission_id"], "key": new.key}
+                        connection.execute(NAME_KEY.encode(), named)
+                    if new.service is not None:
+                        by = {"submission": made["submission_id"], "token": new.service.id}
+                        connection.execute(CAME_BY.encode(), by)
                     if new.practice:
                         connection.execute(IS_PRACTICE.encode(), {"submission": made["submission_id"]})
                     return told, made
@@ -167,7 +214,7 @@ class Intake(Rows):
             raise NotFound("board", str(new.board_id))
         if now_so["team"] is not None and (now_so["most_per_hour"] is not None or now_so["quota_gpu_s"] is not None):
             row_of(connection, LOCK_TEAM, {"team": now_so["team"], "board": new.board_id})
-        known = completed(connection, now_so, new.person_id, new.board_id, asked["category"], now)
+        known = completed(connection, now_so, new.person_id, new.board_id, asked["category"], now, new.service)
         if now_so["budget_course"] is not None and not new.by_staff:
             held = held_by(connection, now_so["budget_course"], new.person_id, new.gpus, now)
             known = replace(known, budgets=held)
@@ -205,18 +252,28 @@ class Intake(Rows):
             ),
             now,
         )
-        policy.check(now_so["name"], new.mode, known, now, staff=new.by_staff)
+        policy.check(now_so["name"], new.mode, known, now, staff=new.by_staff, service=new.service is not None)
 
 
 def completed(
-    connection: Connection, found: Mapping[str, Any], person: PersonId, board: int, kind: Category, now: datetime
+    connection: Connection,
+    found: Mapping[str, Any],
+    person: PersonId,
+    board: int,
+    kind: Category,
+    now: datetime,
+    service: ServiceToken | None = None,
 ) -> LimitsAndUse:
-    """The policy's facts, including those that cost more to count: only needed for boards with limits and quotas."""
+    """The policy's facts, including those that cost more to count: only needed for boards with limits and quotas, and
+    for service tokens, which have their own instead."""
     told: dict[str, Any] = {"person": person, "board": board, "category": kind}
     told |= {"hour": now - policy.WINDOW, "day": now - policy.QUOTA_WINDOW, "now": now}
     known = {name: found[name] for name in ("invited", "extended_to", "most_per_hour", "quota_gpu_s")}
     told["team"] = found["team"]
     whose = _OF_PERSON if found["team"] is None else _OF_TEAM
+    if service is not None:
+        known |= {"most_per_hour": None, "quota_gpu_s": service.gpu_s_per_day}
+        whose, told["token"] = _OF_SERVICE, service.id
     if known["most_per_hour"] is not None:
         recent = connection.execute(_RECENT.format(whose=whose).encode(), told)
         known["recent_at"] = [row["accepted_at"] for row in recent]
@@ -227,6 +284,23 @@ def completed(
     return LimitsAndUse(**known)
 
 
+def _known(found: Mapping[str, Any], key: str, mode: Mode, source_sha256: str) -> Receipt:
+    """The receipt of a submission that was sent before with this key; Invalid if that was something else."""
+    if (found["mode"], found["sha256"]) != (mode, source_sha256):
+        other = "another file" if found["sha256"] != source_sha256 else f"mode {found['mode']}"
+        raise Invalid(
+            f"the idempotency key {key!r} was used for submission {found['id']}, with {other}",
+            hint="Use a new key for what is to be submitted anew.",
+        )
+    return Receipt(
+        submission_id=SubmissionId(found["id"]),
+        run_ids=tuple(RunId(n) for n in found["run_ids"]),
+        first_gpu=found["gpu"],
+        first_fair_at=found["fair_at"],
+        accepted_at=found["accepted_at"],
+    )
+
+
 def _basis(row: DictRow) -> Basis:
     return Basis(seen=row["seen"], fair_at=row["fair_at"], cost_s=row["cost_s"] or 0.0)
 
@@ -234,9 +308,10 @@ def _basis(row: DictRow) -> Basis:
 def _stamps(new: NewSubmission, basis: Basis, now: datetime) -> list[datetime]:
     """The runs' virtual times: each is pushed back by the expected cost of the person's previous run."""
     last, cost_s = basis.fair_at, basis.cost_s
+    stamp = fairness.fair_at if new.service is None else fairness.service_fair_at
     stamps: list[datetime] = []
     for _ in new.gpus:
-        last, cost_s = fairness.fair_at(now, last, cost_s=cost_s), new.cost_s
+        last, cost_s = stamp(now, last, cost_s=cost_s), new.cost_s
         stamps.append(last)
     return stamps
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kbslurm.domain.fairness import SERVICE_FROM
 from kbslurm.store.attempt_rows import ENDED_GPU_S, OPEN_ATTEMPT
 from kbslurm.store.settings import INTAKE_LOCK
 
@@ -64,8 +65,8 @@ CREATE FUNCTION kb_extended_to(the_board bigint, the_person bigint) RETURNS time
             WHERE x.board_id = the_board AND r.person_id = the_person)
     )
 $$""",
-    # The facts for a decision, and the same as one string: `seen`.
-    "kb_facts": """
+    # The facts for a decision, and the same as one string: `seen`. The runs of service tokens push nobody's own back.
+    "kb_facts": f"""
 CREATE FUNCTION kb_facts(the_person bigint, the_board bigint, the_category text,
     OUT person text, OUT banned_at timestamptz, OUT ban_reason text, OUT name text, OUT closed_at timestamptz,
     OUT deadline_at timestamptz, OUT zone text, OUT visibility text, OUT accepts_jobs jsonb, OUT fair_at timestamptz,
@@ -93,6 +94,7 @@ BEGIN
     LEFT JOIN LATERAL (
         SELECT r.fair_at, r.cost_s FROM run r
         WHERE r.person_id = p.id AND r.state IN ('queued', 'launching', 'running') AND r.counts
+            AND r.fair_at < '{SERVICE_FROM.isoformat()}'::timestamptz
         ORDER BY r.fair_at DESC LIMIT 1
     ) last ON true
     WHERE p.id = the_person;

@@ -12,6 +12,7 @@ from psycopg.errors import UniqueViolation
 
 from kbslurm.domain import placement
 from kbslurm.domain.eta import Service
+from kbslurm.domain.fairness import SERVICE_FROM
 from kbslurm.domain.placement import Backlog, Demand, Rules
 from kbslurm.domain.run import AttemptId, AttemptState, OpenAttempt, RunId, Slot, SubmissionId, Work, new_job_name
 from kbslurm.store.attempt_rows import attempt_of
@@ -27,12 +28,14 @@ HISTORY = 60
 HISTORY_DEPTH = 3000
 WAITING = "SELECT gpu, count(*) AS runs FROM run WHERE state = 'queued' AND NOT held GROUP BY gpu ORDER BY gpu"
 
-_DEMAND = """
+# Not that of service tokens: they wait for what is free here, and nothing else is opened for them.
+_DEMAND = f"""
 SELECT run.gpu, lower(b.name) AS board, s.team, count(*) AS waiting, min(run.cost_s * v.ranks) AS least_gpu_s,
     array_agg(DISTINCT run.pinned) FILTER (WHERE run.pinned IS NOT NULL) AS pinned
 FROM run JOIN problem_version v ON v.id = run.problem_version_id
 JOIN submission s ON s.id = run.submission_id JOIN leaderboard b ON b.id = s.board_id
-WHERE run.state = 'queued' AND NOT run.held GROUP BY run.gpu, lower(b.name), s.team
+WHERE run.state = 'queued' AND NOT run.held AND run.fair_at < '{SERVICE_FROM.isoformat()}'::timestamptz
+GROUP BY run.gpu, lower(b.name), s.team
 """
 
 _NEXT_UP = """

@@ -121,7 +121,9 @@ token = Table(
     _moment("revoked_at"),
     _moment("used_at"),
     # An invitation's is used once, for a browser's session or a device's own token.
-    _one_of("kind", ("cli", "web", "api", "pending", "invite")),
+    # Of a service token: the GPU-seconds that its submissions may use per day; NULL: no limit.
+    Column("gpu_s_per_day", Double),
+    _one_of("kind", ("cli", "web", "api", "pending", "invite", "service")),
     Index(None, "person_id"),
 )
 
@@ -277,9 +279,26 @@ submission = Table(
     Column("practice", Boolean),
     # The only benchmark to profile; NULL: the last ones.
     Column("benchmark", Integer),
+    # The service token that it came by, which is erased with its owner; NULL: a person's own.
+    Column("service_token_id", BigInteger),
+    # By which its sender finds it again: the same key never submits twice.
+    _words("idempotency_key", null=True),
     _one_of("mode", ("test", "benchmark", "leaderboard", "profile")),
     Index("ix_submission_person", "person_id", "id"),
     Index("ix_submission_board", "board_id", "id"),
+    Index(
+        "ix_submission_service_token",
+        "service_token_id",
+        "accepted_at",
+        postgresql_where=text("service_token_id IS NOT NULL"),
+    ),
+    Index(
+        "uq_submission_key",
+        "person_id",
+        "idempotency_key",
+        unique=True,
+        postgresql_where=text("idempotency_key IS NOT NULL"),
+    ),
     Index("ix_submission_team", "board_id", "team", "accepted_at", postgresql_where=text("team IS NOT NULL")),
 )
 
@@ -798,7 +817,8 @@ invite_board = Table(
     Index(None, "board_id"),
 )
 
-NOT_KEPT = ("id", "source", "removed_at", "benchmark", "practice")  # or by a trigger of its own
+# Or by a trigger of its own.
+NOT_KEPT = ("id", "source", "removed_at", "benchmark", "practice", "service_token_id", "idempotency_key")
 WHAT_WAS_DONE = [name for name in submission.c.keys() if name not in NOT_KEPT]  # noqa: SIM118 - no dict
 
 TRIGGERS: dict[str, tuple[str, str]] = {
@@ -837,6 +857,20 @@ TRIGGERS: dict[str, tuple[str, str]] = {
         (
             "BEFORE UPDATE OF benchmark ON submission FOR EACH ROW"
             " WHEN (OLD.benchmark IS NOT NULL) EXECUTE FUNCTION kb_kept()"
+        ),
+    ),
+    "submission_key_kept": (
+        "submission",
+        (
+            "BEFORE UPDATE OF idempotency_key ON submission FOR EACH ROW"
+            " WHEN (OLD.idempotency_key IS NOT NULL) EXECUTE FUNCTION kb_kept()"
+        ),
+    ),
+    "submission_service_kept": (
+        "submission",
+        (
+            "BEFORE UPDATE OF service_token_id ON submission FOR EACH ROW"
+            " WHEN (OLD.service_token_id IS NOT NULL) EXECUTE FUNCTION kb_kept()"
         ),
     ),
     "submission_practice_kept": (

@@ -6,7 +6,9 @@ import hashlib
 import secrets
 from collections.abc import Collection
 from datetime import datetime
+from typing import Any
 
+from kbslurm.domain.intake import ServiceToken
 from kbslurm.domain.run import PersonId
 from kbslurm.errors import NotFound, QuotaSpent
 from kbslurm.store.people import PERSON, maybe_person
@@ -14,12 +16,12 @@ from kbslurm.store.rows import Rows, note_event, or_now
 from kbslurm.store.views import Person, Token, TokenKind
 
 MOST_PENDING = 5000
-_TOKEN = "id, person_id, device, kind, created_at, expires_at, revoked_at, used_at"
+_TOKEN = "id, person_id, device, kind, created_at, expires_at, revoked_at, used_at, gpu_s_per_day"
 
 # When a token was last used is noted once a minute. A crash may lose that, so no poll waits for the disk for it.
 _OWNERS = f"""
 WITH held AS (
-    SELECT id, hash, person_id, used_at FROM token
+    SELECT id, hash, person_id, used_at, kind, gpu_s_per_day FROM token
     WHERE hash = ANY(%(hashes)s) AND kind <> 'invite' AND revoked_at IS NULL
         AND (expires_at IS NULL OR expires_at > %(now)s)
 ), used AS (
@@ -27,7 +29,8 @@ WITH held AS (
     WHERE token.id = held.id AND (held.used_at IS NULL OR held.used_at < %(now)s - interval '1 minute')
         AND set_config('synchronous_commit', 'off', true) IS NOT NULL
 )
-SELECT held.hash, {", ".join(f"p.{name.strip()}" for name in PERSON.split(","))}
+SELECT held.hash, held.id AS token, held.kind, held.gpu_s_per_day,
+    {", ".join(f"p.{name.strip()}" for name in PERSON.split(","))}
 FROM held JOIN person p ON p.id = held.person_id
 """
 
@@ -49,13 +52,15 @@ class Tokens(Rows):
         kind: TokenKind = "cli",
         device: str = "",
         expires_at: datetime | None = None,
+        gpu_s_per_day: float | None = None,
         now: datetime | None = None,
     ) -> str:
-        """A new secret, returned only here; the database stores its hash. A pending token has no person yet."""
+        """A new secret, returned only here; the database stores its hash. A pending token has no person yet, and only a
+        service token a quota of its own."""
         secret = _drawn()
         self._do(
-            "INSERT INTO token (hash, person_id, device, kind, created_at, expires_at)"
-            " VALUES (%(hash)s, %(person)s, %(device)s, %(kind)s, %(now)s, %(expires_at)s)",
+            "INSERT INTO token (hash, person_id, device, kind, created_at, expires_at, gpu_s_per_day)"
+            " VALUES (%(hash)s, %(person)s, %(device)s, %(kind)s, %(now)s, %(expires_at)s, %(gpu_s)s)",
             {
                 "hash": _hash(secret),
                 "person": person,
@@ -63,6 +68,7 @@ class Tokens(Rows):
                 "kind": kind,
                 "now": or_now(now),
                 "expires_at": expires_at,
+                "gpu_s": gpu_s_per_day,
             },
         )
         return secret
@@ -76,7 +82,7 @@ class Tokens(Rows):
         """The owners of these tokens, as far as they have one."""
         by_hash = {_hash(secret): secret for secret in secrets}
         found = self._all(_OWNERS, {"hashes": list(by_hash), "now": or_now(now)})
-        return {by_hash[bytes(row.pop("hash"))]: Person(**row) for row in found}
+        return {by_hash[bytes(row.pop("hash"))]: _owner(row) for row in found}
 
     def claim(self, secret: str, person: PersonId, *, device: str = "", now: datetime | None = None) -> bool:
         """Link a pending token to a person, once. False if it isn't pending, or is used, expired or unknown."""
@@ -189,6 +195,14 @@ class Tokens(Rows):
                 {"hash": hashed, "expires_at": expires_at},
             ).fetchone()
         return found is not None
+
+
+def _owner(row: dict[str, Any]) -> Person:
+    """A token's owner; by a service token, with that, and without the rights of staff."""
+    number, kind, gpu_s_per_day = (row.pop(name) for name in ("token", "kind", "gpu_s_per_day"))
+    if kind != "service":
+        return Person(**row)
+    return Person(**{**row, "role": "participant"}, service=ServiceToken(id=number, gpu_s_per_day=gpu_s_per_day))
 
 
 def _hash(secret: str) -> bytes:

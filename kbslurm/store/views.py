@@ -10,6 +10,7 @@ from typing import Any, Literal
 from kbslurm.domain import access, placement, waiting
 from kbslurm.domain.access import NamesShown, Role, StandingsShown, Visibility
 from kbslurm.domain.amounts import span
+from kbslurm.domain.intake import ServiceToken
 from kbslurm.domain.lateness import LatePolicy
 from kbslurm.domain.policy import Category
 from kbslurm.domain.problem import Problem
@@ -19,7 +20,7 @@ from kbslurm.domain.waterfall import Stamps, moment
 from kbslurm_eval.shared.wire import Mode
 
 RankBy = Literal["best", "last"]
-TokenKind = Literal["cli", "web", "api", "pending", "invite"]
+TokenKind = Literal["cli", "web", "api", "pending", "invite", "service"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,8 @@ class Person:
     created_at: datetime
     team: str | None = None
     cluster_account: str | None = None
+    # The service token by which they call now, if it is one.
+    service: ServiceToken | None = None
 
     @property
     def is_staff(self) -> bool:
@@ -54,6 +57,7 @@ class Token:
     expires_at: datetime | None
     revoked_at: datetime | None
     used_at: datetime | None
+    gpu_s_per_day: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,6 +40,14 @@ def test_links_lead_somewhere(document: Path) -> None:
             assert anchor in anchors(found), f"{document.name} links to {target}: no such heading"
 
 
+def test_what_language_models_read_first_leads_somewhere() -> None:
+    text = (ROOT / "llms.txt").read_text()
+    assert text.startswith("# kbslurm\n\n> ")
+    links = [pair[0] for pair in LINK.findall(text)]
+    assert {"docs/agents.md", "docs/programs.md"} <= set(links)
+    assert not [link for link in links if not (ROOT / link).is_file()]
+
+
 def test_the_walk_names_its_eight_rooms_in_order_and_links_each() -> None:
     text = (ROOT / "docs" / "walk.md").read_text()
     links = [pair[0] for pair in LINK.findall(text)]

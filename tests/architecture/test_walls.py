@@ -167,6 +167,29 @@ def test_importing_the_command_line_is_light() -> None:
     assert not heavy
 
 
+def test_only_the_agents_tools_need_what_an_extra_brings() -> None:
+    """Every other module is imported where neither the protocol's package nor a notebook's is installed."""
+    listed = [
+        ".".join(file.relative_to(ROOT).with_suffix("").parts)
+        for file in sorted((ROOT / "kbslurm").rglob("*.py"))
+        if file.stem not in ("__init__", "__main__") and "parts" not in file.parts and file.name != "agent_tools.py"
+        and "modal" not in file.parts and "pyslurm" not in file.name
+    ]  # fmt: skip
+    code = f"""
+import importlib, sys
+sys.modules.update(dict.fromkeys(("mcp", "IPython", "ipykernel", "nbformat")))
+for name in {listed!r}:
+    importlib.import_module(name)
+try:
+    importlib.import_module("kbslurm.cli.competitor.agent_tools")
+except ImportError:
+    print("and those do")
+"""
+    said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    assert said.stdout == "and those do\n" and len(listed) > 300
+
+
 def test_the_service_starts_without_what_only_a_sign_in_provider_needs() -> None:
     code = "import json, sys, kbslurm.api.server; print(json.dumps(sorted(sys.modules)))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

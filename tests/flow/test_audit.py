@@ -93,7 +93,7 @@ UNAUDITED_COMMANDS = {
          "submission list", "submission show", "submission code",
          "board times", "bot check", "config show", "config schema", "db check",
          "diff", "doctor", "github check", "history", "image list", "image verify", "intake show", "invite list",
-         "limit show", "logs", "submission diff", "budget show", "grades why", "archive verify",
+         "limit show", "logs", "submission diff", "budget show", "grades why", "archive verify", "mcp",
          "modal check", "problem list", "problem show", "problem pull", "problem verify", "profile",
          "shadow report", "site check",
          "site list", "site render",

@@ -38,7 +38,8 @@ HERE = {
 # Commands of whoever takes part; test_cli_http, test_logs and test_own_places run them both ways.
 COMPETITORS = {
     *("ask", "board announcements", "board list", "board show", "cancel", "code", "diff", "history", "login", "logout"),
-    *("join", "logs", "nickname", "problem pull", "profile", "submission diff", "submit", "watch", "whoami", "why"),
+    *("join", "logs", "mcp", "nickname", "problem pull", "profile", "submission diff", "submit", "watch", "whoami"),
+    "why",
 }
 # Those that may use the database that is configured here although a service is named; they say so.
 DATABASE = {"api", "bot run", "db upgrade", "db check", "db downgrade", "demo", "tick", "up"}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kbslurm.domain.fairness import fair_at
+from kbslurm.domain.fairness import SERVICE_FROM, fair_at, service_fair_at
 
 START = datetime(2026, 5, 1, tzinfo=UTC)
 costs = st.floats(0, 3600)
@@ -76,3 +76,19 @@ def test_who_weighs_more_pays_less() -> None:
 def test_nonsense_is_refused(cost_s: float, weight: float) -> None:
     with pytest.raises(ValueError, match="weight must be positive"):
         fair_at(START, None, cost_s=cost_s, weight=weight)
+
+
+@given(
+    person_s=st.integers(0, 10**9),
+    service_s=st.integers(0, 10**9),
+    owners=st.none() | st.integers(0, 10**9),
+    cost_s=costs,
+)
+def test_a_service_is_behind_everyone_and_fair_among_its_kind(
+    person_s: int, service_s: int, owners: int | None, cost_s: float
+) -> None:
+    at = START + timedelta(seconds=service_s)
+    last = None if owners is None else service_fair_at(START + timedelta(seconds=owners), None)
+    stamp = service_fair_at(at, last, cost_s=cost_s)
+    assert stamp >= SERVICE_FROM > fair_at(START + timedelta(seconds=person_s), None)
+    assert stamp >= service_fair_at(at, None) and (last is None or stamp >= last)

@@ -132,14 +132,33 @@ class PeopleActs(HostActs):
         self.store.events.audit(self.by, "link", f"person:{person.id}", {"account": account}, now=self.now)
         return told(self.store.people.get(person.id))
 
-    def issue_token(self, whom: str, *, device: str = "", days: int | None = None) -> Mapping[str, Any]:
-        """A new token for a person, told only here."""
+    def issue_token(
+        self,
+        whom: str,
+        *,
+        device: str = "",
+        days: int | None = None,
+        service: bool = False,
+        gpu_s_per_day: float | None = None,
+    ) -> Mapping[str, Any]:
+        """A new token for a person, or for their programs, told only here."""
         person = self._theirs(whom)
+        if gpu_s_per_day is not None and not service:
+            raise Invalid("only a service token has a quota of its own", hint="A board's quota: kbslurm limit quota.")
         contest.within("device", device, contest.NOTE_CAP)
         expires_at = self.now + timedelta(days=days) if days else None
         issue = self.store.tokens.issue
-        secret = issue(person.id, kind="cli", device=device, expires_at=expires_at, now=self.now)
-        self.store.events.audit(self.by, "token.issue", f"person:{person.id}", {"device": device}, now=self.now)
+        secret = issue(
+            person.id,
+            kind="service" if service else "cli",
+            device=device,
+            expires_at=expires_at,
+            gpu_s_per_day=gpu_s_per_day,
+            now=self.now,
+        )
+        said: dict[str, Any] = {"device": device}
+        said |= {"service": True, "gpu_s_per_day": gpu_s_per_day} if service else {}
+        self.store.events.audit(self.by, "token.issue", f"person:{person.id}", said, now=self.now)
         return {"person": person.name, "token": secret, "expires_at": iso(expires_at)}
 
     def tokens(self, whom: str) -> Sequence[Mapping[str, Any]]:
@@ -154,6 +173,7 @@ class PeopleActs(HostActs):
                 "expires_at": iso(one.expires_at),
                 "revoked_at": iso(one.revoked_at),
                 "used_at": iso(one.used_at),
+                "gpu_s_per_day": one.gpu_s_per_day,
             }
             for one in self.store.tokens.of_person(self.whom(whom).id)
         ]

@@ -107,7 +107,12 @@ class SubmissionActs(HostActs):
 
 def hosts_summary(view: SubmissionView) -> dict[str, Any]:
     """A submission in a list, with whose it is."""
-    return {**popcorn_submission.summary(view), "user_id": str(view.person_id), "user_name": view.person}
+    return {
+        **popcorn_submission.summary(view),
+        "user_id": str(view.person_id),
+        "user_name": view.person,
+        "via": view.via,
+    }
 
 
 def hosts_submission(context: waiting.Rows, histories: waiting.Histories, view: SubmissionView) -> dict[str, Any]:
@@ -116,6 +121,7 @@ def hosts_submission(context: waiting.Rows, histories: waiting.Histories, view: 
     return {
         **popcorn_submission.submission(view, waiting.of_submission(context, histories, view)),
         "user_name": view.person,
+        "via": view.via,
         "removed_at": view.removed_at.isoformat() if view.removed_at else None,
         "log": "\n".join(str(one.get("log", "")) for one in details),
         "secret_log": "\n".join(str(one.get("secret_log", "")) for one in details),

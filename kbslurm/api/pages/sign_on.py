@@ -68,6 +68,8 @@ def _why_not(person: Person | None) -> str:
     """Why the owner of a token may not sign in; empty if they may."""
     if person is None:
         return "This token is unknown, was revoked, or isn't linked yet."
+    if person.service is not None:
+        return "This token is for programs: sign in with one of your own."
     try:
         check_not_banned(person)
     except Banned as error:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal, cast, get_args
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
@@ -23,6 +23,7 @@ from kbslurm.api.routes import artifacts
 from kbslurm.contract.submissions import Accepted
 from kbslurm.contract.verifying import PlacesOffered
 from kbslurm.domain import contest
+from kbslurm.domain.intake import KEY_CAP
 from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import Invalid, KbslurmError, NotFound, Refused, Unauthenticated
 from kbslurm.flow.submit import accept
@@ -31,10 +32,23 @@ from kbslurm_eval.shared.wire import Mode
 
 HEARTBEAT_S = 10.0
 VIA = "api"
+VIA_AGENT = "agent"
 
 ModeName = Annotated[str, Path(max_length=32, description="test, benchmark, profile or leaderboard, in any case.")]
 Benchmark = Annotated[
     int | None, Query(ge=0, le=10_000, description="The only benchmark to profile, from 0; mode profile only.")
+]
+Key = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        max_length=KEY_CAP,
+        description="Chosen by the sender: sent again with it, a submission isn't stored twice.",
+    ),
+]
+By = Annotated[
+    str | None,
+    Header(alias="X-Kbslurm-By", max_length=16, description="`agent` if an agent submits on the person's behalf."),
 ]
 Frame = tuple[Literal["status", "result", "error"], Mapping[str, Any]]
 
@@ -71,12 +85,14 @@ def routes(context: Context, histories: waiting.Histories) -> APIRouter:
             str | None, Query(max_length=64, description="Run only at this place; not for mode leaderboard.")
         ] = None,
         benchmark: Benchmark = None,
+        key: Key = None,
+        by: By = None,
     ) -> Ascii:
         """Submit a file for several GPU types. Once answered, the submission can't be lost."""
         with context.metrics.submitting(mode):
             sent = await upload.read(request)
             told = await run_in_threadpool(
-                accepted, context, histories, sender, leaderboard, gpu or [], mode, sent, place, benchmark
+                accepted, context, histories, sender, leaderboard, gpu or [], mode, sent, place, benchmark, key, by
             )
         return Ascii(told, status_code=202)
 
@@ -134,9 +150,13 @@ def accepted(
     sent: upload.Upload,
     place: str | None = None,
     benchmark: int | None = None,
+    key: str | None = None,
+    by: str | None = None,
 ) -> dict[str, Any]:
     """Store an upload as a submission; what the client is told of it."""
     person = identity.caller(context, sender)
+    if by not in (None, VIA_AGENT):
+        raise Invalid(f"X-Kbslurm-By can't be {by!r}", hint=f"Leave it out, or set it to {VIA_AGENT}.")
     now = context.clock.now()
     receipt = accept(
         context.store.intake,
@@ -147,10 +167,12 @@ def accepted(
         mode_named(mode),
         gpus,
         now,
-        via=VIA,
+        via=by or VIA,
         on=place,
         offers=context.offers,
         benchmark=benchmark,
+        service=person.service,
+        key=key,
     )
     return {
         "status": "accepted",

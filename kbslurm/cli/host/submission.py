@@ -88,6 +88,7 @@ def show_(
         return EXIT_OK
     by = f" by {found['user_name']}" if "user_name" in found else ""
     where = f"{found['leaderboard_name']}, {found['mode']}, {printing.when_told(found['submission_time'])}"
+    by += " (an agent's)" if found.get("via") == "agent" else ""
     gone = ", taken back" if found.get("removed_at") else ""
     printing.say(f"#{found['id']} {found['file_name']}{by} on {where}: {found['job']['status']}{gone}")
     for run in found["runs"]:

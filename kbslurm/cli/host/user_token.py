@@ -10,18 +10,33 @@ import typer
 from kbslurm.cli.arguments import Json, PersonName
 from kbslurm.cli.host.connect import host, person
 from kbslurm.cli.output import printing
-from kbslurm.errors import EXIT_OK
+from kbslurm.errors import EXIT_OK, Invalid
 
 
 def issue(
     name: PersonName,
     device: Annotated[str, typer.Option(help="A label, such as where it will be used.")] = "",
     days: Annotated[int | None, typer.Option(min=1, max=3650, help="Expires after this many days.")] = None,
+    service: Annotated[
+        bool,
+        typer.Option(
+            "--service",
+            help="For the person's programs: what they submit never ranks and waits behind everyone's runs.",
+        ),
+    ] = False,
+    gpu_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--gpu-seconds", min=0, max=1_000_000_000, help="With --service: its quota per day (default: no limit)."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Issue a new token for a person. It is shown only once; put it into ~/.popcorn.yaml as `cli_id: TOKEN`."""
+    if gpu_seconds is not None and not service:
+        raise Invalid("--gpu-seconds is the quota of a service token", hint="Add --service.")
     with host() as hosts:
-        told = hosts.issue_token(person(name), device=device, days=days)
+        told = hosts.issue_token(person(name), device=device, days=days, service=service, gpu_s_per_day=gpu_seconds)
     if as_json:
         printing.as_json(told)
     else:

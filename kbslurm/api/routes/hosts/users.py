@@ -102,7 +102,7 @@ def add_tokens(router: APIRouter, context: Context, histories: waiting.Histories
     def issue(user_id: Whom, wanted: TokenWanted, sender: Sender) -> Ascii:
         """Issue a token for a person; its secret is told only here."""
         host = hosting_in_person(context, sender, "a token can't be issued for another person")
-        return Ascii(host.issue_token(user_id, device=wanted.device, days=wanted.days))
+        return Ascii(host.issue_token(user_id, **wanted.model_dump()))
 
     @router.delete(path, responses=answers(TokensRevoked, *HOSTS_FAILURES, 403))
     def revoke(user_id: Whom, sender: Sender, token: Annotated[int | None, Query(ge=0, le=2**63 - 1)] = None) -> Ascii:
