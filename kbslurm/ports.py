@@ -306,7 +306,9 @@ class Intake(Protocol):
     def accept(self, new: NewSubmission, now: datetime) -> Receipt:
         """Store it. Its `key` may have been used meanwhile: then the receipt is that submission's."""
 
-    def keyed(self, person: PersonId, key: str, mode: Mode, source_sha256: str) -> Receipt | None:
+    def keyed(
+        self, person: PersonId, key: str, *, board: str, gpus: Sequence[str], mode: Mode, source_sha256: str
+    ) -> Receipt | None:
         """The receipt of the person's submission with this key, if there is one. Invalid if that was another file or
         mode."""
 

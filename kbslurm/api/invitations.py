@@ -10,7 +10,7 @@ from kbslurm.store.views import Person
 
 # The same for every code that isn't good, so that guessing finds out nothing.
 GONE = "this invitation is unknown, was used already or revoked, or has expired"
-ASK = "Ask whoever runs the course for a new one."
+ASK = "If you have an account, sign in first (kbslurm login); else ask whoever runs it for a new one."
 
 
 def invited(context: Context, code: str) -> Person:
@@ -33,7 +33,7 @@ def taken_invitation(context: Context, code: str) -> Person:
 def entered(context: Context, code: str, name: str | None) -> Person:
     """Who enters by this invitation: a roster's person, or by an invitation to boards somebody new of this name, who
     has claimed it then."""
-    if not context.store.invites.is_open(code):
+    if not context.store.invites.is_for_newcomers(code):
         return taken_invitation(context, code)
     if name is None:
         raise Invalid("this invitation is for somebody new, who needs a name", hint="Run: kbslurm join CODE --name …")

@@ -38,6 +38,8 @@ def signed_on(context: Context, request: Request) -> Person | None:
     if not secret:
         return None
     person = context.store.tokens.person_of(secret, now=context.clock.now())
+    if person is not None and person.service is not None:  # a program's token isn't a browser's session
+        return None
     context.known_secrets.note(secret, is_valid=access.may_sign_in(person))
     return person
 

@@ -102,7 +102,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "intake start": ("kbslurm intake start",),
     "intake stop": ("kbslurm intake stop",),
     "invite list": ("kbslurm invite list transpose",),
-    "invite make": ("kbslurm invite make transpose scan --count 30",),
+    "invite make": ("kbslurm invite make transpose scan --count 30 --newcomers",),
     "invite revoke": ("kbslurm invite revoke CODE",),
     "join": (
         "kbslurm join k7m2q9tw",

@@ -149,9 +149,9 @@ class HostBoardCalls(HostProblemCalls):
         """Make invitations, each to all of these boards; their codes."""
         return list(self.make_invites(boards, count)["codes"])
 
-    def make_invites(self, boards: Sequence[str], count: int) -> Mapping[str, Any]:
-        """Make invitations, each for one person and all of these boards."""
-        return self._act("/admin/invites", {"leaderboards": list(boards), "count": count})
+    def make_invites(self, boards: Sequence[str], count: int, *, newcomers: bool = False) -> Mapping[str, Any]:
+        """Make invitations, each for one person and all of these boards; `newcomers`: also for who has no account."""
+        return self._act("/admin/invites", {"leaderboards": list(boards), "count": count, "newcomers": newcomers})
 
     def invites(self, board: str) -> list[Mapping[str, Any]]:
         """A board's invitations and who claimed them."""

@@ -29,9 +29,14 @@ class Joined(Shape):
 
 
 class InvitesWanted(Wanted):
-    model_config = ConfigDict(json_schema_extra={"example": {"leaderboards": ["transpose"], "count": 2}})
+    """`newcomers`: whoever has no account gets one by an invitation, whatever other ways of signing on there are."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"leaderboards": ["transpose"], "count": 2, "newcomers": True}}
+    )
     leaderboards: Annotated[list[Annotated[str, Field(max_length=64)]], Field(min_length=1, max_length=100)]
     count: Annotated[int, Field(ge=1, le=10_000)]
+    newcomers: bool = False
 
 
 class InvitesMade(Shape):

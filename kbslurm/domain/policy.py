@@ -17,6 +17,7 @@ from kbslurm_eval.shared.wire import Mode
 Category = Literal["test", "leaderboard"]
 
 WINDOW = timedelta(hours=1)
+RUNS_END = timedelta(seconds=30)  # when to ask again where open runs are what is in the way
 QUOTA_WINDOW = timedelta(days=1)
 MOST_PER_HOUR = 1_000_000
 MOST_CODES = 10_000
@@ -37,6 +38,7 @@ class LimitsAndUse:
     most_per_hour: int | None = None
     recent_at: Sequence[datetime] = ()
     quota_gpu_s: float | None = None
+    reserved_gpu_s: float = 0.0  # by open runs, where the quota is a service token's
     used_gpu_s: float = 0.0
     oldest_use_at: datetime | None = None
     budgets: Sequence[gpu_budgets.Held] = ()
@@ -87,8 +89,15 @@ def check_rate(board: str, kind: Category, limits: LimitsAndUse, now: datetime) 
 
 def check_quota(where: str, limits: LimitsAndUse, now: datetime) -> None:
     """Refuse people who have used up today's GPU time. Running jobs may finish."""
-    if limits.quota_gpu_s is None or limits.used_gpu_s < limits.quota_gpu_s:
+    if limits.quota_gpu_s is None or limits.used_gpu_s + limits.reserved_gpu_s < limits.quota_gpu_s:
         return
+    if limits.used_gpu_s < limits.quota_gpu_s:
+        raise QuotaSpent(
+            f"GPU-seconds {where} within a day, with its open runs",
+            used=round(limits.used_gpu_s + limits.reserved_gpu_s, 1),
+            limit=limits.quota_gpu_s,
+            resets_at=now + RUNS_END,
+        )
     first = limits.oldest_use_at or now
     raise QuotaSpent(
         f"GPU-seconds {where} within a day",

@@ -54,18 +54,21 @@ def accept(
     already sent with it isn't stored again, whatever has become of the board since.
     """
     source = checked_source(file_name, text.encode() if isinstance(text, str) else text)
-    if key is not None and (known := store.keyed(person, checked_key(key), mode, source.sha256)) is not None:
-        return known
+    said = directives(source.text)
+    chosen, asked = contest.board_name(settled_board(said, board)), settled_gpus(said, gpus)
+    if key is not None:
+        known = store.keyed(person, checked_key(key), board=chosen, gpus=asked, mode=mode, source_sha256=source.sha256)
+        if known is not None:
+            return known
     if service is not None:
         check_service(mode)
-    said = directives(source.text)
-    admission = store.admission(person, contest.board_name(settled_board(said, board)), mode)
+    admission = store.admission(person, chosen, mode)
     if service is not None:
         admission = replace(admission, by_staff=False)  # a program has nobody's further rights
     check_may_submit(admission, now)
     check_mode(admission, mode, source)
     check_beside(source, admission.problem.runner_files)
-    wanted = chosen_gpus(admission, settled_gpus(said, gpus))
+    wanted = chosen_gpus(admission, asked)
     new = NewSubmission(
         person_id=person,
         board_id=admission.board_id,

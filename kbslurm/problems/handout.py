@@ -19,7 +19,8 @@ from kbslurm_eval.shared import recorded
 from kbslurm_eval.shared.wire import Budget, Build, Params
 
 HIDDEN = "HIDDEN"
-_COMMENTED = re.compile(r"^([^\S\n]*//[^\S\n]*)HIDDEN[^\S\n]*=.*$", re.MULTILINE)
+# As the loader reads them, which may be over lines.
+_COMMENTED = re.compile(r"^(\s*//\s*)HIDDEN\s*=(?:\s*\[.*\])?.*$", re.MULTILINE)
 
 
 def handout(problem: Problem, *, reference: bool) -> Problem:
@@ -58,15 +59,21 @@ def has_hidden(problem: Problem, gpu: str) -> bool:
 
 
 def _files(problem: Problem) -> Mapping[str, str]:
-    """All files, except recorded tensors that only hidden cases name."""
+    """All files. Of recorded tensors, where there are hidden cases, only those that public cases or the problem's own
+    code name in full: a name that is put together may be a hidden case's."""
     lists = problem.sizes.values()
     public = _named([*problem.tests, *problem.benchmarks, *_cases(lists, "tests"), *_cases(lists, "benchmarks")])
-    secret = _named([*problem.hidden, *_cases(lists, "hidden")]) - public
-    return {
-        name: text
-        for name, text in problem.files.items()
-        if not (name.endswith(recorded.SUFFIX) and name.removesuffix(recorded.SUFFIX) in secret)
-    }
+    hidden = [*problem.hidden, *_cases(lists, "hidden")]
+    tensors = {name for name in problem.files if name.endswith(recorded.SUFFIX)}
+    code = [text for name, text in problem.files.items() if name not in tensors]
+    open_ = {name for name in tensors if _is_public(name, public, _named(hidden), code)}
+    return {name: text for name, text in problem.files.items() if name not in tensors or not hidden or name in open_}
+
+
+def _is_public(tensor: str, public: set[str], hidden: set[str], code: Sequence[str]) -> bool:
+    own = tensor.removesuffix(recorded.SUFFIX)
+    quoted = [f"{mark}{one}{mark}" for one in (own, tensor) for mark in "\"'"]
+    return own in public or (own not in hidden and any(one in text for text in code for one in quoted))
 
 
 def _cases(lists: Any, key: str) -> list[Params]:
@@ -91,7 +98,7 @@ def _without_hidden(name: str, text: str) -> str:
 
 def _unhidden(text: str) -> str:
     """A text without the hidden cases that a reference in one file lists; every other line stays where it was."""
-    text = _COMMENTED.sub(r"\1HIDDEN = []", text)
+    text = _COMMENTED.sub(lambda found: f"{found[1]}HIDDEN = []" + "\n" * found[0][len(found[1]) :].count("\n"), text)
     if HIDDEN not in text:
         return text
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -46,10 +46,11 @@ SELECT made AS submission_id, due AS run_ids FROM kb_accept(%(seen)s, %(category
 """
 
 KEYED = """
-SELECT s.id, s.sha256, s.mode, s.accepted_at, array_agg(r.id ORDER BY r.id) AS run_ids,
-    (array_agg(r.gpu ORDER BY r.id))[1] AS gpu, min(r.fair_at) AS fair_at
+SELECT s.id, s.sha256, s.mode, s.accepted_at, s.board_id, b.name AS board, array_agg(r.id ORDER BY r.id) AS run_ids,
+    array_agg(r.gpu ORDER BY r.id) AS gpus, min(r.fair_at) AS fair_at
 FROM submission s JOIN run r ON r.submission_id = s.id AND r.rejudging_id = 0 AND NOT r.second
-WHERE s.person_id = %(person)s AND s.idempotency_key = %(key)s GROUP BY s.id
+JOIN leaderboard b ON b.id = s.board_id
+WHERE s.person_id = %(person)s AND s.idempotency_key = %(key)s GROUP BY s.id, b.name
 """
 
 NAME_KEY = "UPDATE submission SET idempotency_key = %(key)s WHERE id = %(submission)s"
@@ -88,6 +89,18 @@ FROM submission s JOIN run r ON r.submission_id = s.id JOIN attempt a ON a.run_i
 WHERE {whose} AND s.accepted_at > %(day)s - interval '7 days'
     AND a.started_at IS NOT NULL AND coalesce(a.ended_at, %(now)s) > %(day)s
     AND coalesce(a.ended_at, %(now)s) > a.started_at
+"""
+
+# What a service's open runs may still take, as long as those of the last day took; without any, as long as they may:
+# else thousands could be accepted on an unused quota.
+_RESERVED = """
+WITH usual AS (
+    SELECT avg(extract(epoch FROM a.ended_at - a.started_at)) AS took_s
+    FROM submission s JOIN run r ON r.submission_id = s.id JOIN attempt a ON a.run_id = r.id
+    WHERE s.service_token_id = %(token)s AND a.started_at IS NOT NULL AND a.ended_at > %(day)s)
+SELECT coalesce(sum(least(r.cost_s, coalesce(usual.took_s, r.cost_s))), 0)::float8 AS reserved_gpu_s
+FROM usual, submission s JOIN run r ON r.submission_id = s.id
+WHERE s.service_token_id = %(token)s AND r.state IN ('queued', 'launching', 'running')
 """
 
 _OF_PERSON = "s.person_id = %(person)s AND s.board_id = %(board)s AND s.service_token_id IS NULL"
@@ -134,9 +147,14 @@ class Intake(Rows):
             basis=None if counted else _basis(found),
         )
 
-    def keyed(self, person: PersonId, key: str, mode: Mode, source_sha256: str) -> Receipt | None:
+    def keyed(
+        self, person: PersonId, key: str, *, board: str, gpus: Sequence[str], mode: Mode, source_sha256: str
+    ) -> Receipt | None:
         found = self._one(KEYED, {"person": person, "key": key})
-        return None if found is None else _known(found, key, mode, source_sha256)
+        if found is None:
+            return None
+        there = str(found["board"]).lower() == board.lower()
+        return _known(found, key, gpus, mode, source_sha256, there=there)
 
     def accept(self, new: NewSubmission, now: datetime) -> Receipt:
         """Rows and events, or a refusal. The decision is valid if its basis is unchanged; otherwise it is made
@@ -177,7 +195,8 @@ class Intake(Rows):
             if new.key is not None:
                 known = row_of(connection, KEYED, {"person": new.person_id, "key": new.key})
                 if known is not None:
-                    return _known(known, new.key, new.mode, new.source_sha256)
+                    there = known["board_id"] == new.board_id
+                    return _known(known, new.key, new.gpus, new.mode, new.source_sha256, there=there)
             for _ in range(TRIES):
                 basis = self._decided(connection, new, asked, now)
                 told = self._told(new, basis, now)
@@ -281,21 +300,34 @@ def completed(
         used = connection.execute(_USED.format(whose=whose).encode(), told).fetchone()
         assert used is not None
         known |= used
+        if service is not None and (open_runs := connection.execute(_RESERVED.encode(), told).fetchone()) is not None:
+            known |= open_runs
     return LimitsAndUse(**known)
 
 
-def _known(found: Mapping[str, Any], key: str, mode: Mode, source_sha256: str) -> Receipt:
-    """The receipt of a submission that was sent before with this key; Invalid if that was something else."""
-    if (found["mode"], found["sha256"]) != (mode, source_sha256):
-        other = "another file" if found["sha256"] != source_sha256 else f"mode {found['mode']}"
+def _known(
+    found: Mapping[str, Any], key: str, gpus: Sequence[str], mode: Mode, source_sha256: str, *, there: bool
+) -> Receipt:
+    """The receipt of a submission that was sent before with this key; Invalid if that was something else. `gpus`: those
+    that were asked for, none for all of the board's. `there`: whether that was to the same board."""
+    other = None
+    if found["sha256"] != source_sha256:
+        other = "with another file"
+    elif found["mode"] != mode:
+        other = f"in mode {found['mode']}"
+    elif not there:
+        other = f"to board {found['board']}"
+    elif gpus and {one.lower() for one in gpus} != {one.lower() for one in found["gpus"]}:
+        other = f"on {', '.join(found['gpus'])}"
+    if other is not None:
         raise Invalid(
-            f"the idempotency key {key!r} was used for submission {found['id']}, with {other}",
+            f"the idempotency key {key!r} was used for submission {found['id']}, {other}",
             hint="Use a new key for what is to be submitted anew.",
         )
     return Receipt(
         submission_id=SubmissionId(found["id"]),
         run_ids=tuple(RunId(n) for n in found["run_ids"]),
-        first_gpu=found["gpu"],
+        first_gpu=found["gpus"][0],
         first_fair_at=found["fair_at"],
         accepted_at=found["accepted_at"],
     )

@@ -38,23 +38,30 @@ class Invites(Rows):
         self._boards = boards
 
     def make(
-        self, boards: Sequence[str], count: int, *, by: str, now: datetime | None = None
+        self, boards: Sequence[str], count: int, *, by: str, newcomers: bool = False, now: datetime | None = None
     ) -> tuple[list[str], list[str]]:
         """(the boards' names, new codes): each code gives the one person who claims it access to all of these
-        boards."""
+        boards. `newcomers`: whoever has no account may get one by it."""
         policy.check_invites(boards, count)
         held = [self._boards.get(name) for name in dict.fromkeys(boards)]
         codes, at = [_code() for _ in range(count)], or_now(now)
-        told = {"codes": codes, "boards": [board.id for board in held], "now": at}
+        told = {"codes": codes, "boards": [board.id for board in held], "newcomers": newcomers, "now": at}
         with self._pool.transaction() as connection:
             connection.execute(
-                b"WITH made AS (INSERT INTO invite (code, created_at) SELECT unnest(%(codes)s::text[]), %(now)s"
+                b"WITH made AS (INSERT INTO invite (code, newcomers, created_at)"
+                b" SELECT unnest(%(codes)s::text[]), %(newcomers)s, %(now)s"
                 b" RETURNING id) INSERT INTO invite_board (invite_id, board_id)"
                 b" SELECT made.id, b.id FROM made, unnest(%(boards)s::bigint[]) AS b(id)",
                 told,
             )
             for board in held:
-                note_event(connection, "staff.invite", f"board:{board.id}", {"count": count, "by": by}, at)
+                note_event(
+                    connection,
+                    "staff.invite",
+                    f"board:{board.id}",
+                    {"count": count, "newcomers": newcomers, "by": by},
+                    at,
+                )
         return [board.name for board in held], codes
 
     def of_board(self, board: str) -> list[Invite]:
@@ -67,11 +74,11 @@ class Invites(Rows):
         )
         return [Invite(**row) for row in found]
 
-    def is_open(self, code: str) -> bool:
-        """Whether nobody has claimed it, and it wasn't revoked."""
+    def is_for_newcomers(self, code: str) -> bool:
+        """Whether it makes an account for somebody new: nobody has claimed it, and it wasn't revoked."""
         return bool(
             self._all(
-                "SELECT 1 FROM invite WHERE code = %(code)s AND person_id IS NULL AND revoked_at IS NULL",
+                "SELECT 1 FROM invite WHERE code = %(code)s AND newcomers AND person_id IS NULL AND revoked_at IS NULL",
                 {"code": code.strip().upper()},
             )
         )
@@ -83,8 +90,8 @@ class Invites(Rows):
         try:
             with self._pool.transaction() as connection:
                 found = connection.execute(
-                    b"SELECT id FROM invite WHERE code = %(code)s AND person_id IS NULL AND revoked_at IS NULL"
-                    b" FOR UPDATE",
+                    b"SELECT id FROM invite WHERE code = %(code)s AND newcomers AND person_id IS NULL"
+                    b" AND revoked_at IS NULL FOR UPDATE",
                     {"code": code.strip().upper()},
                 ).fetchone()
                 if found is None:

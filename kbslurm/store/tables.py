@@ -801,6 +801,7 @@ invite = Table(
     metadata,
     _id(),
     _words("code"),
+    Column("newcomers", Boolean, nullable=False, server_default=text("false")),
     _to("person_id", "person", null=True),
     _moment("created_at", null=False),
     _moment("claimed_at"),

@@ -12,6 +12,7 @@ from kbslurm.problems.folder import FILE_NAME
 
 MARK = "kbslurm-board.json"
 README = "README.md"
+NOT_WRITTEN = (MARK, README.lower(), "kbslurm.toml", "conftest.py")  # what a tool reads by itself where it lies
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +77,10 @@ def understood(told: Mapping[str, Any], service: str | None) -> PulledBoard:
             hint="Use the same version of kbslurm as the service.",
         ) from None
     for name in (*problem.files, problem.entry, found.leaderboard):
-        if not FILE_NAME.match(name) or name.lower() in (MARK, README.lower()):
+        if not FILE_NAME.match(name) or name.lower() in NOT_WRITTEN:
             raise Invalid(f"the service names a file {name[:80]!r}, which isn't written here")
+    shown = [found.leaderboard, *found.gpus, *found.images, *(text for many in found.images.values() for one in many
+             for text in (str(one.get("place")), str(one.get("image")), *one["packages"]))]  # fmt: skip
+    if not all(one.isprintable() for one in shown):
+        raise Invalid("the service's answer has names that can't be shown on a terminal")
     return found

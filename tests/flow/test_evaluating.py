@@ -26,10 +26,11 @@ from kbslurm.domain.run import OpenAttempt, Slot
 from kbslurm.errors import Invalid, NotFound, Refused, Unauthenticated
 from kbslurm.flow.place import Place
 from kbslurm.flow.queue import claim, free_slots
+from kbslurm.problems import loading
 from tests.chaos.zygote import INSTANT
 from tests.flow.puppet import Puppet
 from tests.flow.stage import QUICK, HandClock, running
-from tests.popcorn.served_api import GOOD, ServedApi, served
+from tests.popcorn.served_api import GOOD, TRANSPOSE, ServedApi, served
 
 GPU = "H100"
 
@@ -231,7 +232,7 @@ def test_a_key_submits_once_whatever_became_of_the_board(still: ServedApi) -> No
         assert len(at_once) == 8 and len(set(at_once)) == 1 == sent(still)
         with pytest.raises(Invalid, match=f"'k1' was used for submission {at_once[0]}, with another file"):
             ada.submit_to_many("transpose", [GPU], "test", "k.py", GOOD + b"\n", key="k1")
-        with pytest.raises(Invalid, match="with mode test"):
+        with pytest.raises(Invalid, match="in mode test"):
             ada.submit_to_many("transpose", [GPU], "benchmark", "k.py", GOOD, key="k1")
         with pytest.raises(Invalid, match="printable"):
             ada.submit_to_many("transpose", [GPU], "test", "k.py", GOOD, key="\x7f")
@@ -240,6 +241,9 @@ def test_a_key_submits_once_whatever_became_of_the_board(still: ServedApi) -> No
         assert ada.submit_to_many("transpose", [GPU], "test", "k.py", GOOD, key="k1").submission_id == at_once[0]
         with pytest.raises(Refused, match="closed"):
             ada.submit_to_many("transpose", [GPU], "test", "k.py", GOOD, key="k2")
+        still.store.boards.add("other", loading.load(TRANSPOSE), gpus=[GPU], confirm=False, now=still.now)
+        with pytest.raises(Invalid, match=r"was used for submission \d+, to board transpose"):
+            ada.submit_to_many("other", [GPU], "test", "k.py", GOOD, key="k1")
 
 
 def test_what_was_deleted_is_told_and_not_submitted_again(still: ServedApi) -> None:
@@ -278,7 +282,7 @@ class TestServiceTokens:
 
     def test_it_has_a_quota_of_its_own_and_not_the_boards(self, still: ServedApi) -> None:
         still.store.limits.set_rate("transpose", "test", 1, by="test", now=still.now)
-        program = token(still, kind="service", gpu_s_per_day=100.0)
+        program = token(still, kind="service", gpu_s_per_day=10_000.0)
         with Client(still.url, token=program) as tool, Client(still.url, token=token(still)) as ada:
             for n in range(3):
                 tool.submit_to_many("transpose", [GPU], "test", "k.py", f"# {n}\n".encode())
@@ -289,13 +293,49 @@ class TestServiceTokens:
                 connection.execute(
                     "INSERT INTO attempt (run_id, number, name, backend, gpu, key, nonce, opened_at, started_at,"
                     " ended_at, state, ending) SELECT id, 1, 'kb-x', 'local', gpu, '', '', %(now)s, %(now)s,"
-                    " %(now)s + interval '101 seconds', 'dead', 'no_report' FROM run ORDER BY id LIMIT 1",
+                    " %(now)s + interval '10001 seconds', 'dead', 'no_report' FROM run ORDER BY id LIMIT 1",
                     {"now": still.now},
                 )
             assert isinstance(still.context.clock, HandClock)
-            still.context.clock.go(200)
-            with pytest.raises(LimitReached, match="GPU-seconds by this service token within a day: 101 of 100 used"):
+            still.context.clock.go(10_100)
+            with pytest.raises(
+                LimitReached, match="GPU-seconds by this service token within a day: 10001 of 10000 used"
+            ):
                 tool.submit_to_many("transpose", [GPU], "test", "k.py", GOOD)
+
+    def test_its_open_runs_are_within_its_quota(self, still: ServedApi) -> None:
+        """At their longest until some have ended, then as long as those took."""
+        program = token(still, kind="service", gpu_s_per_day=50.0)
+        with Client(still.url, token=program) as tool:
+            first = tool.submit_to_many("transpose", [GPU], "test", "k.py", GOOD)
+            with pytest.raises(LimitReached, match="with its open runs"):
+                tool.submit_to_many("transpose", [GPU], "test", "k.py", b"# another\n")
+            with still.store._pool.statement() as connection:
+                connection.execute(
+                    "INSERT INTO attempt (run_id, number, name, backend, gpu, key, nonce, opened_at, started_at,"
+                    " ended_at, state, ending) SELECT id, 1, 'kb-y', 'local', gpu, '', '', %(now)s, %(now)s,"
+                    " %(now)s + interval '10 seconds', 'dead', 'no_report' FROM run WHERE submission_id = %(id)s",
+                    {"now": still.now, "id": first.submission_id},
+                )
+            assert isinstance(still.context.clock, HandClock)
+            still.context.clock.go(20)
+            for n in range(3):  # 10 s were used; with the first, which is still open, 10 each may come
+                tool.submit_to_many("transpose", [GPU], "test", "k.py", f"# {n}\n".encode())
+            with pytest.raises(LimitReached, match="with its open runs: 50 of 50 used"):
+                tool.submit_to_many("transpose", [GPU], "test", "k.py", b"# one too many\n")
+
+    def test_it_opens_no_session_and_deletes_nothing(self, still: ServedApi) -> None:
+        """In a browser's cookie it was its owner, who may do all that a program may not."""
+        secret = token(still, kind="service")
+        with httpx.Client(base_url=still.url, cookies={"kbslurm_session": secret}) as browser:
+            page = browser.get("/problem/transpose")
+            assert page.status_code == 200 and 'name="csrf"' not in page.text
+            assert browser.get("/me").status_code in (303, 401)
+        with Client(still.url, token=token(still)) as ada, Client(still.url, token=secret) as tool:
+            number = ada.submit("transpose", GPU, "test", "k.py", GOOD).submission_id
+            with pytest.raises(Refused, match="deletes no submissions"):
+                tool.delete(number)
+            assert [one.id for one in ada.submissions()] == [number]
 
     def test_its_runs_go_nowhere_but_home(self, still: ServedApi) -> None:
         """However long they wait: what costs money is for people."""

@@ -163,7 +163,7 @@ def test_a_competitors_commands_run(shell: Shell, database_url: str, tmp_path: P
     with served(database_url, tmp_path / "service") as api, working(api, tmp_path / "service"):
         api.store.boards.set_visibility("transpose", "closed", by="root", now=api.now)
         api.store.boards.edit("transpose", by="root", publishes_reference=True, now=api.now)
-        (code,) = api.store.invites.make(["transpose"], 1, by="root", now=api.now)[1]
+        (code,) = api.store.invites.make(["transpose"], 1, by="root", newcomers=True, now=api.now)[1]
         ours = {"https://kernels.example.edu": api.url, "H7K2-9QXW-4MZT": code}
         said = shell.type(Guide(name="competitor-guide", replaced=ours))
     assert said.count("passed") >= 3, said

@@ -53,7 +53,7 @@ def laptop(tmp_path: Path) -> Laptop:
 
 
 def code_of(api: ServedApi) -> str:
-    return api.store.invites.make(["transpose"], 1, by="root", now=api.now)[1][0]
+    return api.store.invites.make(["transpose"], 1, by="root", newcomers=True, now=api.now)[1][0]
 
 
 def links(api: ServedApi) -> dict[str, str]:
@@ -185,6 +185,19 @@ def test_a_guessed_code_finds_out_nothing(api: ServedApi) -> None:
     assert len(found) == 1 and found.pop()[0] == 401
     without = httpx.post(f"{api.url}/user/invitation", json={"code": code_of(api)}, timeout=60)
     assert without.status_code == 400 and "needs a name" in without.text
+
+
+def test_a_code_for_people_who_are_known_makes_nobody(api: ServedApi, laptop: Laptop) -> None:
+    """Nor does it tell a guesser that it is one; whoever is known joins by it."""
+    code = api.store.invites.make(["transpose"], 1, by="root", now=api.now)[1][0]
+    asked = [
+        httpx.post(f"{api.url}/user/invitation", json={"code": one, "name": "Mallory"})
+        for one in (code, "AAAA-BBBB-CCCC")
+    ]
+    assert {one.status_code for one in asked} == {401} and asked[0].text == asked[1].text
+    came = laptop("join", code, api.url)
+    assert came.code != 0 and "kbslurm login" in came.err, came.err
+    assert api.store.invites.of_board("transpose")[0].person is None
 
 
 def test_one_code_makes_one_person_however_many_come_at_once(api: ServedApi) -> None:

@@ -16,6 +16,7 @@ import pytest
 from kbslurm.domain.problem import Problem
 from kbslurm.errors import Invalid
 from kbslurm.problems import loading
+from kbslurm.problems.handout import handout
 from kbslurm.store.postgres import PostgresStore
 from kbslurm.trial.pulled_board import understood
 from tests.command_line import CommandLine, Said
@@ -152,6 +153,23 @@ def test_the_hidden_cases_of_a_reference_in_cpp_stay(api: ServedApi, laptop: Lap
     published(api, "compiled")
     found = everything(api, laptop, "compiled")
     assert JUDGES.encode() in found and str(HIDDEN_N).encode() not in found and str(SEED).encode() not in found
+
+
+def test_a_published_reference_takes_no_tensor_of_a_hidden_case_along() -> None:
+    """Also where the code puts a tensor's name together; what public cases or the code name in full comes along."""
+    problem = loading.load(TRANSPOSE)
+    names = ("pub_w", "big_w", "big", "weights")
+    tensors = {f"{name}.safetensors": "" for name in names}
+    code = problem.files["reference.py"] + '\n# recorded(f"{name}_w"), recorded("weights.safetensors")\n'
+    made = dataclasses.replace(
+        problem,
+        files={**problem.files, "reference.py": code, **tensors},
+        tests=(*problem.tests, {"name": "pub_w"}),
+        hidden=(*problem.hidden, {"name": "big"}),
+    )
+    kept = {name for name in handout(made, reference=True).files if name in tensors}
+    assert kept == {"pub_w.safetensors", "weights.safetensors"}
+    assert not tensors.keys() & handout(made, reference=False).files.keys()
 
 
 def test_what_is_pulled_is_enough_to_begin_with(api: ServedApi, laptop: Laptop) -> None:

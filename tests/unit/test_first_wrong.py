@@ -53,11 +53,29 @@ def test_the_first_wrong_element_has_its_index_both_values_the_tolerance_and_how
         ({"a": [1.0], "b": WANT * 3}, {"a": [1.0], "b": WANT}, "output['b'][0, 0]: 3, not 1; 12 of 13 differ"),
         ((WANT, 2.5), (WANT, 2.0), "output[1]: 2.5, not 2; 1 of 13 differ"),
         (np.arange(3), np.arange(3) + 1, "output[0]: 0, not 1; 3 of 3 differ"),
-        (WANT, WANT + 1e-7, "every number is within rtol 0.0001 and atol 0.0001 of the reference's answer"),
+        (
+            WANT,
+            WANT + 1e-7,
+            "the numbers that were compared (12) are within rtol 0.0001 and atol 0.0001 of the reference's answer",
+        ),
     ],
 )
 def test_what_differences_have_in_common_is_said(got: Any, want: Any, said: str) -> None:
     assert said in told(got, want)
+
+
+@pytest.mark.parametrize(("wrong", "want"), [(1e6, 0.0), (float("inf"), 2.0)])
+def test_a_ratio_is_only_told_of_what_is_wrong(wrong: float, want: float) -> None:
+    """Else three right numbers beside a wrong one said "off by at most 0 %"."""
+    for kind in (list, np.array):
+        said = told(kind([wrong, 1.0, 1.0, 1.0]), kind([want, 1.0, 1.0, 1.0]))
+        assert "output[0]" in said and "off by" not in said and "times the right one" not in said
+
+
+def test_a_long_list_is_cut_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_wrong, "PLAIN_CAP", 4)
+    same, other = array.array("d", [1.0] * 9), array.array("d", [1.0] * 8 + [5.0])
+    assert told(other, same).startswith("the numbers that were compared (4) are within"), "not: every number is"
 
 
 @pytest.mark.parametrize(("got", "want"), [("a", "b"), (WANT, WANT[:2]), (None, WANT), ([], []), ([1.0], ["a"])])

@@ -163,6 +163,7 @@ def enter_root(root: str, *, gpu: bool) -> None:
     for name in (
         "sys",
         "sysrq-trigger",
+        "pressure",  # timers that go off while their process is stopped
     ):  # /proc/sys accepts the host's root by uid, without any capability
         with contextlib.suppress(OSError):
             _bind(f"{root}/proc/{name}", f"{root}/proc/{name}")

@@ -14,6 +14,8 @@ from kbslurm_eval.judge.run_state import SECRET, RunState
 from kbslurm_eval.shared.runner_link import Status
 from kbslurm_eval.shared.wire import LOG_CAP, Manifest, PhaseName
 
+NOTE_CAP = 4_000  # of what the judge adds to a log
+
 
 class Launches:
     """The launches of one run: each is in the cage that was asked for, or the run ends."""
@@ -145,7 +147,7 @@ class Launches:
 
     def note(self, text: str) -> None:
         """A remark of the judge's at the end of what public phases wrote."""
-        before = self._run.results.logs[False]
+        before, text = self._run.results.logs[False], text[:NOTE_CAP]
         if text and before:
             gap = "" if before.endswith("\n") else "\n"
             self._run.results.logs[False] = f"{before[: LOG_CAP - len(text) - 2]}{gap}{text}\n"

@@ -41,10 +41,10 @@ class EntryActs(HostActs):
         self.store.limits.set_quota(held.name, gpu_s_per_day, by=self.by, now=self.now)
         return {"status": "ok", "leaderboard": held.name, "gpu_s_per_day": gpu_s_per_day}
 
-    def make_invites(self, boards: Sequence[str], count: int) -> Mapping[str, Any]:
-        """Make invitations, each for one person and all of these boards."""
+    def make_invites(self, boards: Sequence[str], count: int, *, newcomers: bool = False) -> Mapping[str, Any]:
+        """Make invitations, each for one person and all of these boards; `newcomers`: also for who has no account."""
         names = [self.held(name).name for name in boards]
-        opened, codes = self.store.invites.make(names, count, by=self.by, now=self.now)
+        opened, codes = self.store.invites.make(names, count, by=self.by, newcomers=newcomers, now=self.now)
         return {"status": "ok", "leaderboards": list(opened), "codes": list(codes)}
 
     def invites(self, board: str) -> Sequence[Mapping[str, Any]]:

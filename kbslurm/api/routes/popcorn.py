@@ -197,6 +197,8 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
         """Delete one's own submission: open runs are cancelled, it leaves every list, its source is deleted."""
         view = own(context, sender, submission_id)
         person = identity.caller(context, sender)
+        if person.service is not None:
+            raise Refused("a service token deletes no submissions", hint="Use a token of your own.")
         remove(context.store.submissions, view.id, person.id, person.name, context.clock.now())
         return Ascii({"status": "ok"})
 

@@ -90,7 +90,7 @@ class Guarded:
     """Lets nobody in without the secret."""
 
     def __init__(self, app: ASGIApp, secret: str) -> None:
-        self._app, self._wanted = app, f"Bearer {secret}".encode()
+        self._app, self._wanted = app, secret.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not hmac.compare_digest(_authorization(scope), self._wanted):
@@ -103,4 +103,7 @@ class Guarded:
 
 
 def _authorization(scope: Any) -> bytes:
-    return next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+    """The secret that a request comes with."""
+    value: bytes = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+    scheme, _, secret = value.partition(b" ")
+    return secret.strip() if scheme.lower() == b"bearer" else b""

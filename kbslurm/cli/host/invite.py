@@ -16,11 +16,14 @@ from kbslurm.errors import EXIT_OK
 def make(
     boards: Annotated[list[str], typer.Argument(help="The boards that each code gives access to.")],
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=10_000, help="How many codes to make.")] = 1,
+    newcomers: Annotated[
+        bool, typer.Option("--newcomers", help="Whoever has no account gets one by a code, without another sign-on.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """Make invitation codes, one per line, each for one person: `kbslurm join CODE SERVICE`."""
     with host() as hosts:
-        made = hosts.make_invites(boards, count)
+        made = hosts.make_invites(boards, count, newcomers=newcomers)
     if as_json:
         printing.as_json({"boards": made["leaderboards"], "codes": made["codes"]})
     else:

@@ -20,8 +20,9 @@ InviteCode = Annotated[str, Path(max_length=64)]
 def add_invites(router: APIRouter, context: Context, histories: waiting.Histories) -> None:
     @router.post("/invites", responses=answers(InvitesMade, *HOSTS_FAILURES))
     def make(wanted: InvitesWanted, sender: Sender) -> Ascii:
-        """Make invitations, each for one person and all of these boards."""
-        return Ascii(hosting(context, sender).make_invites(wanted.leaderboards, wanted.count))
+        """Make invitations, each for one person and all of these boards; with `newcomers` also for somebody new."""
+        made = hosting(context, sender).make_invites(wanted.leaderboards, wanted.count, newcomers=wanted.newcomers)
+        return Ascii(made)
 
     @router.get("/leaderboards/{leaderboard}/invites", responses=answers(Invites, *HOSTS_FAILURES, 403))
     def of_board(leaderboard: Name, sender: Sender) -> Ascii:
