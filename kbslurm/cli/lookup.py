@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     from kbslurm.store.postgres import PostgresStore
     from kbslurm.store.views import Board, Person
 
+AT_A_SERVICE = "If you take part at a service: kbslurm join CODE, or kbslurm login URL."
+NO_BOARDS = f"This database has no boards. {AT_A_SERVICE}"
+
 
 def board_named(store: PostgresStore, name: str) -> Board:
     """The board with that name in any case, or NotFound with the existing ones."""
     found = store.boards.find(contest.board_name(name))
     if found is None:
-        raise NotFound("board", name, known=store.boards.names())
+        known = store.boards.names()
+        raise NotFound("board", name, known=known, hint=None if known else NO_BOARDS)
     return found
 
 

@@ -253,6 +253,18 @@ def test_a_service_cant_name_a_file_elsewhere(api: ServedApi, name: str) -> None
             understood(broken, None)
 
 
+def test_without_boards_one_is_told_how_to_get_to_a_services(database_url: str, tmp_path: Path) -> None:
+    kbslurm = CommandLine(cwd=tmp_path, env={"DATABASE_URL": database_url})
+    (tmp_path / "k.py").write_bytes(GOOD)
+    for asked in (
+        ("problem", "pull", "turn"),
+        ("submit", "k.py", "--board", "turn", "--gpu", "H100", "--mode", "test"),
+        ("board", "show", "turn", "--mine"),
+    ):
+        said = kbslurm(*asked)
+        assert said.code == 2 and "kbslurm join CODE, or kbslurm login URL" in said.err, said.err
+
+
 def test_the_same_from_the_database(database_url: str, tmp_path: Path) -> None:
     with PostgresStore(database_url) as store:
         store.boards.add("turn", problems(tmp_path)["task"], gpus=["H100"])

@@ -13,9 +13,11 @@ from kbslurm.cli.competitor.service import Service
 from kbslurm.cli.competitor.service_database import DatabaseService
 from kbslurm.cli.competitor.service_http import HttpService
 from kbslurm.cli.context import opened_store
+from kbslurm.cli.lookup import AT_A_SERVICE, NO_BOARDS
 from kbslurm.cli.service_in_use import TOKEN, URL, InUse, in_use
 from kbslurm.errors import (
     Invalid,
+    NotFound,
     Unauthenticated,
     Unnamed,
 )
@@ -41,12 +43,27 @@ def service(as_: str | None = None) -> Iterator[Service]:
     """The service to use."""
     found = in_use()
     if found is None:
-        with opened_store() as store:
+        with opened_store() as store, _maybe_at_a_service():
             yield DatabaseService(store, as_)
         return
     check_identified(found, as_)
     with reached(found.url, found.token) as client:
         yield HttpService(client)
+
+
+@contextmanager
+def _maybe_at_a_service() -> Iterator[None]:
+    """Tell whoever looks for a board where none is, or isn't known here, how to get to a service."""
+    try:
+        yield
+    except NotFound as error:
+        if error.what == "board" and not error.known and not error.hint:
+            hint = NO_BOARDS
+        elif error.what == "person":
+            hint = f"{error.hint or ''} {AT_A_SERVICE}".strip()
+        else:
+            raise
+        raise NotFound(error.what, error.name, hint=hint) from None
 
 
 def check_identified(found: InUse, as_: str | None) -> None:
