@@ -137,12 +137,12 @@ def test_without_a_service_a_cell_says_how_to_sign_in(tmp_path: Path, monkeypatc
 class TestPlot:
     def test_it_is_one_figure_whatever_its_labels_say(self) -> None:
         rows = [
-            Timed(label="<script>" * 9, median_s=2e-6, low_s=1e-6, high_s=3e-6),
-            Timed(label="b", median_s=1e-6, low_s=None, high_s=None),
+            Timed(label="<script>" * 9, median_s=2e-6, low_s=1.8e-6, high_s=2.2e-6),
+            Timed(label="b", median_s=1.8e-6, low_s=None, high_s=None),
         ]
         figure = ET.fromstring(svg(rows))
         texts = [one.text for one in figure.iter() if one.tag.endswith("}text")]
-        assert texts[1] == "2.0 µs +1.0 −1.0" and texts[2:] == ["b", "1.00 µs"]
+        assert texts[1] == "2.00 µs +0.20 −0.20" and texts[2:] == ["b", "1.80 µs"]
         assert not [one for one in figure.iter() if one.tag.endswith("script")]
         interval = next(one for one in figure.iter() if one.get("stroke-width"))
         low, high = float(interval.get("x1") or 0), float(interval.get("x2") or 0)
