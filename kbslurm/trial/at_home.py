@@ -27,6 +27,13 @@ class AtHome:
     drift: tuple[float, ...]
     changed: tuple[str, ...]
     packages: tuple[str, ...] = ()
+    image: str = ""  # its digest, where it ran in one
+    images_there: tuple[str, ...] = ()  # the pinned ones
+
+    @property
+    def same_image(self) -> bool | None:
+        """Whether it ran in an image of the board's; None where it ran in none, or the board's isn't known."""
+        return self.image in self.images_there if self.image and self.images_there else None
 
     @property
     def same_harness(self) -> bool:
@@ -53,6 +60,8 @@ def at_home(board: PulledBoard, report: Report, gpu: str, changed: Sequence[str]
         drift=tuple(mine / theirs for mine, theirs in zip(here, there, strict=True)) if known else (),
         changed=tuple(changed),
         packages=tuple(board.packages(gpu)),
+        image=str(report.host.get("image_digest") or ""),
+        images_there=tuple(str(one["digest"]) for one in board.images.get(gpu, ()) if one.get("digest")),
     )
 
 
@@ -69,4 +78,5 @@ def as_json(found: AtHome) -> dict[str, object]:
         "drift": {"ratio": found.ratio, "by_benchmark": list(found.drift)} if found.drift else None,
         "changed": list(found.changed),
         "packages": list(found.packages),
+        "image": {"board": list(found.images_there), "here": found.image or None, "same": found.same_image},
     }

@@ -1,7 +1,7 @@
 """Run one submission through the whole harness on this machine: no database, no daemon, nothing stored.
 
 Used by `kbslurm try` and `kbslurm problem verify`. Judging works as in a job: the same manifest, harness and sealed
-report. Only what a site adds (a container, an exclusive GPU) is missing.
+report. Only what a site adds (an exclusive GPU, and a container unless an image is named) is missing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,9 @@ from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import new_job_name
 from kbslurm.domain.source import check_beside, check_language, checked_source
 from kbslurm.errors import EXIT_INFRASTRUCTURE, EXIT_OK, EXIT_REJECTED, Misconfigured
+from kbslurm.trial import in_image
 from kbslurm.trial import keeper as trial_keeper
+from kbslurm.trial.in_image import TrialImage
 from kbslurm_eval.shared import remove_tree
 from kbslurm_eval.shared.wire import (
     ARTIFACT_CAP,
@@ -76,12 +78,14 @@ def run_trial(
     benchmark: int | None = None,
     profiler: str | None = None,
     python: str | None = None,
+    image: TrialImage | None = None,
 ) -> Trial:
     """Judge one submission below `work`, which is left as it was; no started process survives.
 
     Raises Invalid for an invalid submission and for a mode that the problem doesn't have. `timeout_s` is the hard limit
     from outside; by default the one that a backend would use. `benchmark`: the only one to profile. `profiler`: the
     program that profiles besides torch and Python. `python`: the one that judge and runner run in (default: this one).
+    `image`: they run in that, with its own Python.
     """
     source = checked_source(source_file_name, source_text.encode())
     check_language(source, problem.lang)
@@ -108,7 +112,11 @@ def run_trial(
         sentence, fix = said(error, work)
         raise Misconfigured(sentence, fix=fix) from None
     try:
-        found = _judged(paths, manifest, key, eval_dir, limit_s, on_heartbeat, profiler, python or sys.executable)
+        if image is not None:
+            command = image.command(paths, eval_dir, limit_s, profiler)
+        else:
+            command = _by_python(python or sys.executable, eval_dir, paths)
+        found = _judged(paths, manifest, key, command, limit_s, on_heartbeat, profiler)
         names = [one.name for one in found.report.artifacts]
         return replace(found, artifacts=read_artifacts(paths.artifacts, names, ARTIFACT_CAP))
     finally:
@@ -148,18 +156,21 @@ def exit_code(verdict: VerdictName) -> int:
             return EXIT_REJECTED
 
 
+def _by_python(python: str, eval_dir: Path, paths: AttemptPaths) -> list[str]:
+    return [python, "-I", str(eval_dir), str(paths.manifest), "--key", str(paths.key), "--out", str(paths.out)]
+
+
 def _judged(
     paths: AttemptPaths,
     manifest: Manifest,
     key: bytes,
-    eval_dir: Path,
+    command: Sequence[str],
     limit_s: float,
     on_heartbeat: Heartbeat | None,
     profiler: str | None,
-    python: str,
 ) -> Trial:
     started_at_ns, started_at = time.time_ns(), time.monotonic()
-    code = _ran(paths, eval_dir, limit_s, on_heartbeat, profiler, python)
+    code = _ran(paths, command, limit_s, on_heartbeat, profiler)
     took_s = time.monotonic() - started_at
     said_by_it = (read_capped(paths.log, 1 << 30) or b"")[-SHOWN_LOG_CAP:].decode(errors="replace")
 
@@ -171,7 +182,8 @@ def _judged(
     if sealed is None:
         if code == trial_keeper.OVER_LIMIT:
             return without_report("timeout", f"it was killed at the time limit of {limit_s:g} s")
-        return without_report("infrastructure", f"the harness ended with exit code {code} and left no report")
+        why = in_image.why_it_ended(paths) or f"the harness ended with exit code {code} and left no report"
+        return without_report("infrastructure", why)
     try:
         report = unseal(sealed, key)
     except WireError as error:
@@ -185,22 +197,11 @@ def _judged(
 
 def _ran(
     paths: AttemptPaths,
-    eval_dir: Path,
+    command: Sequence[str],
     limit_s: float,
     on_heartbeat: Heartbeat | None,
     profiler: str | None,
-    python: str,
 ) -> int:
-    command = [
-        python,
-        "-I",
-        str(eval_dir),
-        str(paths.manifest),
-        "--key",
-        str(paths.key),
-        "--out",
-        str(paths.out),
-    ]
     keeper = [sys.executable, "-I", trial_keeper.__file__, str(limit_s), *command]
     put(paths.log, b"", 0o600)
     with paths.log.open("wb") as log:

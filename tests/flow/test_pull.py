@@ -426,6 +426,19 @@ def test_a_package_that_is_missing_is_said_before_anything_runs(tmp_path: Path) 
     assert told.code == 2 and "torch_mine.py needs torch, which" in told.json()["error"]["message"]
 
 
+def test_an_image_that_cant_be_used_is_said(tmp_path: Path) -> None:
+    file = str(TRANSPOSE / "submissions/accepted/slices.py")
+    kbslurm = CommandLine(cwd=tmp_path, env={"PATH": str(tmp_path)})
+    (tmp_path / "cpu.sif").touch()
+    for more, said in (
+        (("--image", "gone.sif"), "there is no image gone.sif"),
+        (("--image", "cpu.sif"), "--image needs Apptainer, and this machine has none"),
+        (("--image", "cpu.sif", "--python", sys.executable), "--image has a Python of its own"),
+    ):
+        told = kbslurm("try", str(TRANSPOSE), file, *more)
+        assert told.code == 2 and said in told.err, told.err
+
+
 def test_what_isnt_a_python_is_said(tmp_path: Path) -> None:
     (tmp_path / "simple.py").write_text(
         IN_PLANTED.replace("import planted_package\n", "").replace("planted_package.twice(data)", "2 * data")

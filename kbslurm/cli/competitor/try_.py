@@ -66,6 +66,10 @@ def try_(
         Path | None,
         typer.Option("--python", help="The Python that judges and runs, or its environment (default: kbslurm's own)."),
     ] = None,
+    image: Annotated[
+        Path | None,
+        typer.Option("--image", help="Judge and run in this Apptainer image, as a job does (needs Apptainer)."),
+    ] = None,
     entry: Entry = None,
     root: Root = None,
     profiles: Annotated[Path | None, typer.Option(help="Folder for the profile's files (with --mode profile).")] = None,
@@ -87,15 +91,19 @@ def try_(
     from kbslurm.trial import run
     from kbslurm.trial.at_home import at_home
     from kbslurm.trial.chosen_python import check_has, found_python
+    from kbslurm.trial.in_image import image_at
 
-    asked, used = checked_mode(mode), found_python(python)
+    if image is not None and python is not None:
+        raise Invalid("--image has a Python of its own", hint="Leave out --python, or --image.")
+    asked, used, within = checked_mode(mode), found_python(python), None if image is None else image_at(image)
     tried = _of_board(board, problem, file, entry) if board is not None else _of_place(problem, file, entry, root)
     of_board = tried.board
     named = gpu or "cpu"
     if of_board is not None:
         named = of_board.gpu(gpu)
         _check_can_judge(of_board, tried.source)
-    check_has(used, tried.problem, tried.source, images=of_board.packages(named) if of_board else ())
+    if within is None:
+        check_has(used, tried.problem, tried.source, images=of_board.packages(named) if of_board else ())
     with TemporaryDirectory(prefix="kbslurm-try-") as work, printing.progress(as_json) as tell:
         found = run.run_trial(
             tried.problem,
@@ -109,6 +117,7 @@ def try_(
             benchmark=benchmark,
             profiler=None if profiler is None else profiler.value,
             python=used,
+            image=within,
         )
     if profiles is not None and found.artifacts:
         profiles.mkdir(parents=True, exist_ok=True)

@@ -63,6 +63,10 @@ def _print_home(home: AtHome, *, ranks: bool) -> None:
         printing.caution(f"changed since it was pulled: {', '.join(home.changed)}; the board judges by its own")
     if home.harness_here and not home.same_harness:
         printing.caution("the harness here isn't the board's: use the service's version of kbslurm to compare times")
+    if home.same_image:
+        printing.say("the image is the board's")
+    elif home.same_image is False:
+        printing.caution(f"the image here isn't the board's: {home.image} instead of {', '.join(home.images_there)}")
     if home.ratio is not None:
         say = "as long as" if 0.98 <= home.ratio <= 1.02 else f"{home.ratio:.3g} times as long as"
         printing.say(f"drift: the baseline takes {say} on the board's {home.gpu} ({_spread(home.drift)})")
