@@ -173,6 +173,9 @@ def between(answer: bool | threading.Event, context: ssl.SSLContext | None = Non
         yield listening.getsockname()[1]
     finally:
         over.set()
+        # A thread that waits in accept() would go on with this number once a later test's socket has it.
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
         listening.close()
 
 
