@@ -240,6 +240,8 @@ def answer(data):
     if calls == 3:
         sys.setswitchinterval(1e-5)  # else a busy machine may never let it in before the answer is there
         threading.Thread(target=finish, args=(link(),), daemon=True).start()
+    if calls > 3:
+        time.sleep(0.001)  # nor may a quiet one
     return kernel(data)
 """
 CUT = """
@@ -446,3 +448,44 @@ def test_compiled_code_is_called_in_one_go(tmp_path: Path) -> None:
     report = judged(tmp_path, IN_C, lang="cu", entry="submission.cu")
     assert report.verdict == "passed", report.reason
     assert in_one_go(report) == 9
+
+
+FLIPPING = """
+import numpy as np
+
+calls = 0
+
+
+def custom_kernel(data):
+    global calls
+    calls += 1
+    y = data[0] + 1
+    return y.reshape(-1, 1) if calls <= 4 or ((calls - 5) // 11) % 2 else y
+"""
+LARGER = "import numpy as np\n\n\ndef custom_kernel(data):\n    return (data[0] + 1).astype(np.complex128)\n"
+SMALLER = "import numpy as np\n\n\ndef custom_kernel(data):\n    return (data[0] + 1).astype(np.float32)\n"
+TOLERANT = ADDING.replace(
+    "return bool(np.array_equal(output, data[0] + 1))", "return bool(np.allclose(np.ravel(output), data[0] + 1))"
+)
+COPY_S = 0.004
+
+
+@pytest.mark.parametrize("source", [HONEST, FLIPPING, LARGER, SMALLER], ids=["honest", "flipping", "larger", "smaller"])
+def test_the_copy_of_an_answer_is_in_every_calls_time(tmp_path: Path, source: str) -> None:
+    """It is in the null call's, which is taken off: whoever had calls made alone, by claiming another shape again and
+    again or with a large answer, had it for nothing, and got a fifth of the time of the same kernel."""
+    program = tmp_path / "eval"
+    shutil.copytree(ground.EVAL, program, ignore=shutil.ignore_patterns("__pycache__"))
+    link = program / "kbslurm_eval/shared/runner_link.py"
+    text, asked = link.read_text(), "        return all(os.preadv(self.out, [piece], at)"
+    assert asked in text
+    link.write_text(text.replace(asked, f"        import time\n        time.sleep({COPY_S})\n{asked}"))
+    manifest = told(
+        source, n=3000, config={"outputs": "check"}, files={"reference.py": TOLERANT.format(more="0.5", pace_s=0)}
+    )
+    report = ground.judged(tmp_path / "run", manifest, program=program).told
+    assert report.verdict == "passed", report.reason
+    assert report.host["calls_in_one_go"]["benchmark"]["0"] > 1
+    own = report.samples[0].own
+    assert min(own.trusted_null_ns) > COPY_S * 1e9
+    assert min(own.calls_ns) > COPY_S * 1e9

@@ -75,10 +75,18 @@ class CallChecks:
             self._run.device.look(prepared)
 
     def one_call(
-        self, name: PhaseName, case: Case, seed: int | None, launch: Launch, *, claimed_ns: int = 0
+        self,
+        name: PhaseName,
+        case: Case,
+        seed: int | None,
+        launch: Launch,
+        *,
+        claimed_ns: int = 0,
+        copied: bool = False,
     ) -> tuple[Rejected | None, int]:
         """One call: its fault, if any, and how long it took. Raises what ends the launch. `claimed_ns`: how long the
-        call before it took, which only said what its output is: it counts, or slow calls could be taken back."""
+        call before it took, which only said what its output is: it counts, or slow calls could be taken back. `copied`:
+        its time ends with a copy of its answer, as in one go; what is taken off has one, too."""
         if not isinstance(self._run.reference, Reference):
             from kbslurm_eval.judge import ranks_launch
 
@@ -88,6 +96,8 @@ class CallChecks:
             self._run.results.called_ns += ns
             return fault, ns
         prepared = self._run.reference.prepare(case, seed)
+        if copied:
+            prepared = replace(prepared, copied_size=_copied_in_null(prepared))
         declared = case.index, prepared.layout.text()
         is_granted, expected_size = declared in launch.granted, prepared.layout.size
         if is_granted:
@@ -99,13 +109,13 @@ class CallChecks:
         # a layout that was granted isn't the reference's anyway
         if differs and not is_granted and self._run.reference.layout_moved(prepared):
             again = None if seed is None else seed ^ 1  # a timed call never sees an input twice
-            return self.one_call(name, case, again, launch, claimed_ns=claimed_ns)
+            return self.one_call(name, case, again, launch, claimed_ns=claimed_ns, copied=copied)
         if differs and not claimed_ns:
             other = self._run.reference.granted(prepared, reply.text)
             if other is not None:
                 launch.granted[declared] = other
                 again = None if seed is None else seed ^ 1
-                return self.one_call(name, case, again, launch, claimed_ns=reply.ns)
+                return self.one_call(name, case, again, launch, claimed_ns=reply.ns, copied=copied)
         if reply.status != Status.OK:
             return claimed(reply), reply.ns
         answer = Answer(prepared=prepared, out=reply.out, layout=reply.layout or prepared.layout, there=reply.there)
@@ -130,7 +140,8 @@ class CallChecks:
         if granted is not None:
             if granted.size > max(LATE_CAP, prepared[0].layout.size):
                 return None
-            prepared = [replace(one, layout=granted, places={}) for one in prepared]
+            size = _copied_in_null(prepared[0])
+            prepared = [replace(one, layout=granted, places={}, copied_size=size) for one in prepared]
         replies = launch.calls_in_one_go(prepared)
         if replies is None or self._is_to_be_asked_alone(prepared[len(replies) - 1], replies, known=granted is None):
             return None
@@ -217,3 +228,8 @@ class CallChecks:
     def drop_held(self) -> None:
         """There is no time to check the waiting ones."""
         self._held.taken()
+
+
+def _copied_in_null(prepared: Prepared) -> int:
+    """How much of an answer a null call of this case copies when it is made in one go."""
+    return max(prepared.layout.size, prepared.payload().room)

@@ -68,11 +68,12 @@ class Patience:
 
 @dataclass(frozen=True, kw_only=True)
 class _ShortCall:
-    """What one of several calls in one go brings, and how large its answer is."""
+    """What one of several calls in one go brings, how large its answer is, and how much is copied of it in its time."""
 
     whole: bytes
     laid: Sequence[tuple[int, memoryview]]
     out_size: int
+    copied: int
 
 
 @dataclass(kw_only=True)
@@ -164,10 +165,12 @@ class Launch:
         layout: layouts.Layout | None = None,
         late: bool = False,
         ahead: int = 0,
+        copied: int = 0,
         limit_s: float | None = None,
     ) -> Reply:
         """One message and its answer; the time between counts from the moment at which the runner could know the
-        input. `ahead`: the text that says what its arrays are, where the runner was told it before."""
+        input. `ahead`: the text that says what its arrays are, where the runner was told it before. `copied`: so much
+        of the answer, or all of it, is copied before the time ends."""
         out_size = layout.size if layout is not None else 0
         end = self._link
         told = destinations.Payload(parts=((0, payload),), size=len(payload)) if type(payload) is bytes else payload
@@ -181,9 +184,12 @@ class Launch:
             out_size=max(out_size, told.room),
             ahead=ahead,
         )
+        if out_size or copied:
+            end.room(max(out_size, copied))
         if out_size:
-            end.room(out_size)
             end.poison(out_size, told.laid)
+        copy = memoryview(bytearray(max(out_size, copied) if copied else 0))
+        pieces = _pieces(copy)
         allowed_s = self._allowance.left(start=self.starts) if limit_s is None else limit_s
         before_ns = time.perf_counter_ns()
         slept_in_ns = 0
@@ -203,7 +209,13 @@ class Launch:
             self._go_on()
         try:
             done_ns = self._answered(token, start_ns, allowed_s)
-            first = self._probe(out_size, end)
+            if copied:
+                is_whole, done_ns = end.read_pieces(pieces), time.perf_counter_ns()
+                first = [(0, bytes(copy[:out_size]))]
+                if not is_whole:
+                    raise Rejected("violation", "the submission changed the size of the link's files")
+            else:
+                first = self._probe(out_size, end)
             self._stop()
         finally:
             if limit_s is None:
@@ -438,7 +450,9 @@ class Launch:
         late = len(prepared.packed) <= LATE_CAP
         payload = prepared.payload()
         ahead = self._told_ahead(payload) if late else 0
-        return self.ring(Kind.CALL, payload, layout=prepared.layout, late=late, ahead=ahead)
+        return self.ring(
+            Kind.CALL, payload, layout=prepared.layout, late=late, ahead=ahead, copied=prepared.copied_size
+        )
 
     # ------------------------------------------------------------------------------------------- several in one go
 
@@ -463,7 +477,7 @@ class Launch:
         end, first = self._link, calls[0]
         size, out_size = len(first.whole), first.out_size
         end.words(kind, size=size, layout=self._ids[layout.text()] if layout else 0, out_size=out_size, ahead=ahead)
-        end.room(out_size)
+        end.room(max(one.copied for one in calls))
         end.put(bytes(size))  # all that will be written to is there before the runner could take the memory for it
         end.poison(out_size)
         return self._in_one_go(kind, self._rung_awake, calls)
@@ -491,8 +505,9 @@ class Launch:
     def _rung_awake(self, told: _ShortCall) -> Reply:
         """One of several calls in one go. Its answer is what was copied when it was reported done: in pieces whose
         order nobody knows, so that whoever still writes then can't keep ahead of the copy. Its time ends with the copy:
-        what is written until then isn't for nothing. A null call's does, too."""
-        end, token, out = self._link, self._link.token().to_bytes(8, "little"), memoryview(bytearray(told.out_size))
+        what is written until then isn't for nothing. A null call's does, too, and a call whose answer is smaller than
+        the null call's has as much copied."""
+        end, token, out = self._link, self._link.token().to_bytes(8, "little"), memoryview(bytearray(told.copied))
         pieces = _pieces(out)
         allowed_s = self._allowance.left(start=self.starts)
         try:
@@ -509,7 +524,7 @@ class Launch:
         is_whole, ns = end.read_pieces(pieces), time.perf_counter_ns() - start_ns
         if not is_whole:
             raise Rejected("violation", "the submission changed the size of the link's files")
-        return self._said(token, ns + slept_in_ns, out)
+        return self._said(token, ns + slept_in_ns, out[: told.out_size])
 
     def by_hand(self, prepared: Prepared) -> bytes:
         """The input for calls that aren't judged."""
@@ -541,11 +556,13 @@ class Launch:
 
 
 def _short_calls(prepared: Sequence[Prepared]) -> list[_ShortCall]:
-    told = ((one.payload(), one.layout.size) for one in prepared)
-    return [
-        _ShortCall(whole=payload.joined(), laid=payload.laid, out_size=max(size, payload.room))
-        for payload, size in told
-    ]
+    found = []
+    for one in prepared:
+        payload = one.payload()
+        size = max(one.layout.size, payload.room)
+        copied = max(size, one.copied_size)
+        found.append(_ShortCall(whole=payload.joined(), laid=payload.laid, out_size=size, copied=copied))
+    return found
 
 
 def _pieces(out: memoryview) -> list[tuple[int, memoryview]]:

@@ -74,6 +74,7 @@ class Prepared:
     image: Piece | None = None  # what of it is on the device, in memory of the judge's
     away: int = 0  # how much that is
     ahead: bool = False  # what its arrays are can be told before a call; null calls then have nothing to make
+    copied_size: int = 0  # the time of a call ends with a copy of at least so much of its answer; 0: with the answer
 
     def hollow(self) -> Prepared:
         """What null calls of its kind need: of a large input not what its arrays contain, which takes no memory."""

@@ -379,8 +379,9 @@ class TimedPhase:
         took: list[int] = []
         if group > 1:  # some of those may have been seen
             seeds = [self._run.seed(name, case, number, count + n, *role, "alone") for n in range(group)]
+        copied = self._plan.group(case.index) > 1  # what is taken off is that of calls in one go
         for seed in seeds:
-            fault, ns = self._calls.one_call(name, case, seed, launch)
+            fault, ns = self._calls.one_call(name, case, seed, launch, copied=copied)
             if fault is not None:
                 return fault, took
             took.append(ns)
