@@ -184,18 +184,21 @@ def _measured(one: Handed, scheme: Scheme, rivals: Sequence[Handed]) -> tuple[fl
 
 
 def rank_among(one: Handed, rivals: Iterable[Handed]) -> tuple[int, int]:
-    """Its rank among these, and how many share it. Whose intervals overlap are tied, and so are those who are tied with
-    them: they form groups, and all in a group have the rank of its first."""
-    spans = sorted([(_low(other), _high(other), False) for other in rivals] + [(_low(one), _high(one), True)])
-    ahead = group = 0
-    reach, has_it = -math.inf, False
-    for low, high, is_it in spans:
-        if low > reach and group:
-            if has_it:
-                break
-            ahead, group = ahead + group, 0
-        group, reach, has_it = group + 1, max(reach, high), has_it or is_it
-    return ahead + 1, group - 1
+    """Its rank among these, and how many it is tied with. Ahead is whose 95 % interval ends before its own begins,
+    where its own is as wide as is usual among them: whose kernel is slow in some launches only, and its interval wide,
+    would share the best one's rank. A better time never has a worse rank."""
+    others = list(rivals)
+    usual = _usual_width([one, *others])
+    begins, ends = _score(one) / usual, _high(one)
+    ahead = sum(_high(other) < begins for other in others)
+    tied = sum(_high(other) >= begins and ends >= _score(other) / usual for other in others)
+    return ahead + 1, tied
+
+
+def _usual_width(them: Sequence[Handed]) -> float:
+    """How many times as long as the lower end of its interval a time is, in the middle one of these."""
+    widths = sorted(_score(one) / low if (low := _low(one)) > 0 else math.inf for one in them)
+    return widths[(len(widths) - 1) // 2]
 
 
 def points_for(value: float, scheme: Scheme) -> float:

@@ -47,14 +47,15 @@ def compiled(told: dict[str, Any], cache: str) -> tuple[int, str]:
     if told.get("keep_sources"):
         for name, text in told["files"].items():
             _written(os.path.join(cache, KEPT_SOURCES, name), text)
-    text = "\n".join(told["files"].values())
-    compiler = _compiler(_DEVICE_CODE.search(text) is not None)
+    text = _COMMENT.sub("", "\n".join(told["files"].values()))
+    on_device = _DEVICE_CODE.search(text) is not None
+    compiler = _compiler(on_device)
     if compiler is None:
-        return Status.NO_COMPILER, _missing(_DEVICE_CODE.search(text) is not None)
+        return Status.NO_COMPILER, _missing(on_device)
     library = os.path.join(cache, told["library"])
     argv = _argv(compiler, told, work, library)
     code, said, why_not = 1, "", ""
-    if _WARM_UP.search(_COMMENT.sub("", text)):
+    if _WARM_UP.search(text):
         code, said = _ran([*argv, "-DKB_WARM_UP"], work)
         why_not = excerpt(said)
     if code != 0:

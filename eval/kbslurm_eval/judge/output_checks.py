@@ -72,16 +72,44 @@ def _array_difference(kind: str, value: Any, expected: Any, tolerance: Tolerance
         return f"{where} has another type or shape than expected"
     library, (rtol, atol) = imported(kind), tolerance.of(str(expected.dtype))
     if kind == "torch":
-        value, expected = (t.cpu().to(library.complex128 if t.is_complex() else library.float64)
+        value, expected = value.cpu(), expected.cpu()
+    if (rtol, atol) == (0, 0) and _is_whole(kind, expected):
+        # as whole numbers, too: in floating point 64 bits are 53
+        whole = value.to(expected.dtype) if kind == "torch" else _as_whole(value, expected.dtype)
+        return _told(kind, (value != expected) | (whole != expected), value, expected, where)
+    if kind == "torch":
+        value, expected = (t.to(library.complex128 if t.is_complex() else library.float64)
                            for t in (value, expected))  # fmt: skip
     far = ~library.isclose(value, expected, rtol=rtol, atol=atol, equal_nan=True)
+    return _told(kind, far, value, expected, where)
+
+
+def _as_whole(value: Any, dtype: Any) -> Any:
+    with imported("numpy").errstate(all="ignore"):  # what isn't a whole number is told apart already
+        return value.astype(dtype)
+
+
+def _is_whole(kind: str, numbers: Any) -> bool:
+    """Whether these are whole numbers or truth values."""
+    if kind == "torch":
+        return not (numbers.is_floating_point() or numbers.is_complex())
+    return numbers.dtype.kind in "iub"
+
+
+def _told(kind: str, far: Any, value: Any, expected: Any, where: str) -> str:
+    """How many of these are too far off, and the first one."""
     wrong = int(far.sum())
     if not wrong:
         return ""
     flat = far.reshape(-1)
     at = int((flat.int() if kind == "torch" else flat).argmax())
     got, want = value.reshape(-1)[at], expected.reshape(-1)[at]
-    return f"{wrong} of {flat.shape[0]} numbers of {where} differ; number {at} is {got:g}, not {want:g}"
+    return f"{wrong} of {flat.shape[0]} numbers of {where} differ; number {at} is {_shown(got)}, not {_shown(want)}"
+
+
+def _shown(number: Any) -> str:
+    plain = number.item()
+    return f"{plain:g}" if isinstance(plain, float) else str(plain)
 
 
 def finite(value: Any) -> bool:

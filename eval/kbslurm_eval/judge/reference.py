@@ -39,6 +39,7 @@ NULL_WHOLE_CAP = 4 << 20  # of larger inputs a null call writes no array
 LEAST_OPEN = 64 << 20  # of an output whose problem has no answer of its own
 SAID_BESIDE = 500  # what is kept of a check's own words beside a hint
 HINTED_CAP = 256 << 20  # of the input of a wrong answer that is compared with the reference's for a hint
+_DICE = random.SystemRandom()
 MARGIN_S = 0.5  # a slow check isn't run as often
 ANSWERS = ("ref_kernel", "reference", "ref")
 
@@ -411,6 +412,7 @@ class Reference:
         return factor
 
     def _verdict(self, prepared: Prepared, output: Any, expected: Any, *, last: bool = False) -> tuple[bool, str]:
+        _seed_all(_DICE.getrandbits(31))  # what a check draws must not follow from what the input was drawn by
         if self._tolerance is not None:
             right = expected
             if right is None:
