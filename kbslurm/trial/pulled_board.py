@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbslurm.domain.problem import Problem, from_json
-from kbslurm.errors import Invalid
+from kbslurm.domain.source import Source, check_language
+from kbslurm.errors import Invalid, Refused
 from kbslurm.problems.folder import FILE_NAME
 
 MARK = "kbslurm-board.json"
@@ -84,3 +85,14 @@ def understood(told: Mapping[str, Any], service: str | None) -> PulledBoard:
     if not all(one.isprintable() for one in shown):
         raise Invalid("the service's answer has names that can't be shown on a terminal")
     return found
+
+
+def check_can_judge(board: PulledBoard, source: Source) -> None:
+    """Refused where the reference stays with the service: nothing here makes inputs or knows an answer."""
+    check_language(source, board.problem.lang)
+    if not board.publishes_reference:
+        raise Refused(
+            f"board {board.leaderboard} doesn't publish its reference, so nothing here can make its inputs or judge an"
+            " answer",
+            hint=f"Let the service check it: kbslurm submit FILE --board {board.leaderboard} --mode test --watch",
+        )

@@ -120,7 +120,9 @@ def test_an_agent_goes_from_the_boards_to_a_rank(api: ServedApi, tmp_path: Path)
             found = await session.call_tool("submit", asked, progress_callback=heard)
             ranked = found.structuredContent
             assert ranked is not None and ranked["runs"][0]["verdict"] == "passed" and ranked["runs"][0]["time_s"] > 0
+            assert ranked["places"][0].startswith("H100: rank 1 of 1"), ranked["places"]
             status = await answer(session, "status", submission=ranked["submission"])
+            assert status["places"] == ranked["places"]
             assert status["runs"] == ranked["runs"]
             lines = (await answer(session, "history"))["submissions"]
             assert [line["submission"] for line in lines] == [ranked["submission"], wrong["submission"]]

@@ -84,6 +84,32 @@ def test_the_example_runs_from_its_top_to_its_end(signed_in: ServedApi, tmp_path
     assert set(times) == {"step 1", "step 8", "step 64"} and all(took > 0 for took in times.values())
 
 
+def test_a_notebook_goes_from_an_invitation_to_a_rank(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_home(tmp_path, monkeypatch)
+    for name in ("KBSLURM_URL", "KBSLURM_TOKEN", "KBSLURM_CONTEXT"):
+        monkeypatch.delenv(name, raising=False)
+    with served(database_url, tmp_path / "service") as api, working(api, tmp_path / "service"):
+        api.store.boards.set_visibility("transpose", "closed", by="root")
+        api.store.boards.edit("transpose", by="root", publishes_reference=True)
+        code = api.store.invites.make(["transpose"], 1, by="root", newcomers=True, now=api.now)[1][0]
+        kbslurm = f"!{sys.executable} -m kbslurm"
+        book = cells(
+            f"{kbslurm} join {code} {api.url} --name ada",
+            f"{kbslurm} problem pull transpose",
+            "%load_ext kbslurm",
+            f"%%try transpose --mode test\n{GOOD.decode()}",
+            f"%%submit transpose -g H100\n{GOOD.decode()}",
+        )
+        joined, pulled, _, tried, submitted = ran(book, tmp_path)
+    said = ["".join(one.get("text", "") for one in cell["outputs"]) for cell in (joined, pulled)]
+    assert "ada" in said[0] and "is in transpose" in said[1], said
+    assert "passed" in result(tried)[0]
+    text, drawn = result(submitted)
+    assert "H100: rank 1 of 1" in text and "H100: rank 1 of 1" in drawn, text
+
+
 def test_a_rejected_cell_says_what_is_wrong(signed_in: ServedApi, tmp_path: Path) -> None:
     wrong = WRONG.decode()
     book = cells(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field
 
-from kbslurm.domain import access, next_steps, profiles
+from kbslurm.domain import access, next_steps, places, profiles
+from kbslurm.errors import BackendTrouble, NotAccepting, NotFound
+
+if TYPE_CHECKING:
+    from kbslurm.client.http import Client
 
 FAILURES_SHOWN, LOG_CAP = 5, 4000
 TIMED = ("test", "benchmark", "ranked")
@@ -76,6 +80,7 @@ class SubmissionTold(BaseModel):
     done: bool
     progress: str
     runs: list[VerdictTold]
+    places: list[str]  # the rank, and what it compares with, where it ranks
     next: list[str]
 
 
@@ -152,8 +157,8 @@ def problem_told(row: Mapping[str, Any]) -> ProblemTold:
     )
 
 
-def submission_told(told: Mapping[str, Any]) -> SubmissionTold:
-    """From the service's own description."""
+def submission_told(told: Mapping[str, Any], client: Client) -> SubmissionTold:
+    """From the service's own description, and the places that it came to once it is done."""
     row = told["submission"]
     runs = [_run_told(run) for run in row["runs"]]
     return SubmissionTold(
@@ -164,8 +169,18 @@ def submission_told(told: Mapping[str, Any]) -> SubmissionTold:
         done=row["done"],
         progress=str(told["message"]),
         runs=runs,
+        places=_places(client, row["id"]) if row["done"] and row["mode"] == "leaderboard" else [],
         next=next_steps.after_all([(_ending(run), run.not_ranked) for run in runs], row["mode"]),
     )
+
+
+def _places(client: Client, number: int) -> list[str]:
+    """In words, by GPU type. That they can't be had, from an older service for example, is no failure."""
+    try:
+        told = client.submission_places(number)
+    except (BackendTrouble, NotAccepting, NotFound):
+        return []
+    return [f"{one['gpu_type']}: {line}" for one in told for line in places.in_words(one)]
 
 
 def _ending(run: VerdictTold) -> str | None:

@@ -122,7 +122,7 @@ class Tools:
                 told = client.full_submission(taken.submission_id)
                 left_s = until - time.monotonic()
                 if told["submission"]["done"] or left_s <= 0:
-                    return agent_answers.submission_told(told)
+                    return agent_answers.submission_told(told, client)
                 tell(str(told["message"]))
                 time.sleep(min(LOOK_S, left_s))
 
@@ -130,7 +130,9 @@ class Tools:
 
     async def status(self, submission: Number) -> SubmissionTold:
         """A submission's verdicts by GPU type: the reason, failed public cases, times, and what to try next."""
-        return await self._asked(lambda client: agent_answers.submission_told(client.full_submission(submission)))
+        return await self._asked(
+            lambda client: agent_answers.submission_told(client.full_submission(submission), client)
+        )
 
     async def profile(self, submission: Number) -> ProfileTold:
         """What limits a kernel that was submitted in mode profile: by how much, what to try, and its kernels."""

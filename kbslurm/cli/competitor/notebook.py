@@ -42,6 +42,11 @@ class Outcome:
     def passed(self) -> bool:
         return all(one.verdict == "passed" for one in self.verdicts)
 
+    @property
+    def places(self) -> Sequence[str]:
+        """The ranks of a submission, and what they compare with."""
+        return [] if isinstance(self.told, TrialTold) else self.told.places
+
     def __repr__(self) -> str:
         lines = [self.title]
         for one in self.verdicts:
@@ -49,7 +54,7 @@ class Outcome:
             time_s = f"  {score(one.time_s, low, high)}" if one.time_s is not None else ""
             lines.append(f"{one.gpu:>6}  {one.verdict or one.state}{time_s}  {one.not_ranked or one.reason}".rstrip())
             lines += [f"        {case.phase} {case.case}: {case.message}" for case in one.failures]
-        return "\n".join([*lines, *self.told.next])
+        return "\n".join([*lines, *self.places, *self.told.next])
 
     def _repr_html_(self) -> str:
         parts = [f"<p><b>{html.escape(self.title)}</b></p>"]
@@ -66,7 +71,7 @@ class Outcome:
             parts.append(svg(rows))
             if one.log and one.verdict != "passed":
                 parts.append(f"<details><summary>its output</summary><pre>{html.escape(one.log)}</pre></details>")
-        parts += [f"<p>{html.escape(line)}</p>" for line in self.told.next]
+        parts += [f"<p>{html.escape(line)}</p>" for line in [*self.places, *self.told.next]]
         return "".join(parts)
 
 
@@ -111,7 +116,7 @@ def submit(line: str, cell: str) -> Outcome:
                 told = _looked(client, number, tell)
         except KeyboardInterrupt:
             tell(f"#{number} goes on; !kbslurm watch {number} follows it")
-        found = submission_told(told)
+        found = submission_told(told, client)
     return Outcome(title=f"#{number} {found.file_name} on {found.board}, {found.mode}", told=found)
 
 

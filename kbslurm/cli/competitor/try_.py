@@ -13,7 +13,7 @@ import typer
 from kbslurm.cli.arguments import Entry, Json, Root, checked_mode, read_source
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.trial import print_trial
-from kbslurm.errors import Invalid, Refused
+from kbslurm.errors import Invalid
 
 if TYPE_CHECKING:
     from kbslurm.domain.problem import Problem
@@ -92,6 +92,7 @@ def try_(
     from kbslurm.trial.at_home import at_home
     from kbslurm.trial.chosen_python import check_has, found_python
     from kbslurm.trial.in_image import image_at
+    from kbslurm.trial.pulled_board import check_can_judge
 
     if image is not None and python is not None:
         raise Invalid("--image has a Python of its own", hint="Leave out --python, or --image.")
@@ -101,7 +102,7 @@ def try_(
     named = gpu or "cpu"
     if of_board is not None:
         named = of_board.gpu(gpu)
-        _check_can_judge(of_board, tried.source)
+        check_can_judge(of_board, tried.source)
     if within is None:
         check_has(used, tried.problem, tried.source, images=of_board.packages(named) if of_board else ())
     with TemporaryDirectory(prefix="kbslurm-try-") as work, printing.progress(as_json) as tell:
@@ -157,16 +158,3 @@ def _of_place(first: Path, second: Path | None, entry: str | None, root: Path | 
             hint="Run: kbslurm try PROBLEM_DIR FILE, or kbslurm try FILE --board NAME, or kbslurm problem pull NAME.",
         )
     return Tried(problem=loading.load(place, root=root), source=checked_source(*read_source(file, entry)))
-
-
-def _check_can_judge(board: PulledBoard, source: Source) -> None:
-    """Refused where the reference stays with the service: nothing here makes inputs or knows an answer."""
-    from kbslurm.domain.source import check_language
-
-    check_language(source, board.problem.lang)
-    if not board.publishes_reference:
-        raise Refused(
-            f"board {board.leaderboard} doesn't publish its reference, so nothing here can make its inputs or judge an"
-            " answer",
-            hint=f"Let the service check it: kbslurm submit FILE --board {board.leaderboard} --mode test --watch",
-        )
