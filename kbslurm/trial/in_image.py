@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ from kbslurm.domain import profiler as profilers
 from kbslurm.domain.apptainer import VENDOR_OPTIONS, hardened, quoted
 from kbslurm.domain.site import Profiler, Vendor
 from kbslurm.errors import Invalid, Misconfigured
+from kbslurm_eval.shared import remove_tree
 
 PROGRAMS = ("apptainer", "singularity")
 SCRATCH_MB = 2048
@@ -51,6 +53,13 @@ class TrialImage:
             *((profiler, " ".join(profilers.around(_profiler(profiler), "/link"))) if profiler else ("", "")),
         ]
         return ["/bin/sh", "-c", SCRIPT, "trial", *told]
+
+    def clear(self) -> None:
+        """Remove what the supervisor has in memory if it was killed, as at ^C; the next one would do so, too."""
+        for told in Path(_memory()).glob("kb-*/script"):
+            with contextlib.suppress(OSError, ValueError):
+                if told.parent.stat().st_uid == os.getuid() and not Path(f"/proc/{int(told.read_text())}").exists():
+                    remove_tree.remove(told.parent)
 
 
 def image_at(place: Path) -> TrialImage:

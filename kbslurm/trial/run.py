@@ -121,6 +121,8 @@ def run_trial(
         return replace(found, artifacts=read_artifacts(paths.artifacts, names, ARTIFACT_CAP))
     finally:
         remove_tree.remove(paths.dir)
+        if image is not None:
+            image.clear()
 
 
 def as_try_json(trial: Trial) -> dict[str, Any]:
