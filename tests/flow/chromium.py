@@ -12,12 +12,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 
 PATIENCE_S = 120.0
+WIDTHS = (390, 768, 1280, 1920)  # a phone, a tablet, a desk, a large screen
+Theme = Literal["light", "dark"]
+THEMES: tuple[Theme, ...] = ("light", "dark")
 
 
 @dataclass
@@ -56,6 +60,34 @@ class Chromium:
 
     def picture(self, file: Path) -> None:
         file.write_bytes(base64.b64decode(self.call("GET", "/screenshot")))
+
+    def devtools(self, command: str, **told: Any) -> Any:
+        """A command of the browser's own protocol."""
+        return self.call("POST", "/goog/cdp/execute", cmd=command, params=told)
+
+    def view(self, width: int, *, theme: Theme = "light", height: int = 900) -> None:
+        """From now on the window is that wide, and people prefer that theme."""
+        self.devtools(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+        )
+        self.devtools("Emulation.setScrollbarsHidden", hidden=True)
+        self.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+
+    def scripts(self, allowed: bool) -> None:
+        """Whether pages may run scripts from now on."""
+        self.devtools("Emulation.setScriptExecutionDisabled", value=not allowed)
+
+    def whole_picture(self, file: Path) -> None:
+        """The page from top to bottom, at the width that `view` set."""
+        shot = self.devtools("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+        file.write_bytes(base64.b64decode(shot["data"]))
+
+    def barriers(self) -> list[str]:
+        """What keeps people out of this page, as axe sees it: the rule, and where it is broken."""
+        axe = resources.files("axe_core_python").joinpath("axe.min.js").read_text()
+        script = f"const done = arguments[0]; {axe}; axe.run().then((told) => done(told.violations))"
+        found = self.call("POST", "/execute/async", script=script, args=[])
+        return [f"{one['id']}: {node['html'][:200]}" for one in found for node in one["nodes"]]
 
 
 @contextmanager

@@ -24,7 +24,7 @@ import pytest
 
 from kbslurm.api.pages import drawing
 from kbslurm.api.pages.board_list import BoardList
-from kbslurm.api.pages.rendering import static_file, took
+from kbslurm.api.pages.rendering import asset, static_file, took
 from kbslurm.api.sessions import SESSION
 from kbslurm.domain.access import Role
 from kbslurm.domain.run import Ending, SubmissionId
@@ -516,7 +516,7 @@ def walked(browser: httpx.Client) -> tuple[set[str], set[str], set[str]]:
             alone = {"style"} if "/worklog?" in path else set()  # its own, by its hash in the policy
             assert not page.elements & ({"img", "iframe", "object", "style"} - alone), path
             assert not {name for name in page.elements if name.startswith("on")}, path
-            assert {link for link in page.links if link.endswith(".js")} <= {"/static/live.js", "/static/private.js"}
+            assert {link for link in page.links if ".js" in link} <= {asset("live.js"), asset("private.js")}
             forms |= page.forms
             todo += [urljoin(path, link) for link in page.links]
             for live in page.streams:
@@ -802,16 +802,19 @@ def test_errors_are_pages_for_browsers_and_json_for_clients(api: ServedApi) -> N
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 def test_what_is_written_can_be_read(theme: int) -> None:
     style = static_file("style.css").decode()
-    blocks = re.findall(r":root \{(.+?)\}", style, flags=re.DOTALL)
+    blocks = [one for one in re.findall(r":root \{(.+?)\}", style, flags=re.DOTALL) if "--paper" in one]
     assert len(blocks) == 2
     colour = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", blocks[theme]))
-    for text in ("ink", "quiet", "link", "good", "bad"):
-        for paper in ("paper", "raised"):
+    for text in ("ink", "quiet", "link", "good", "bad", "warn", "gold"):
+        for paper in ("paper", "surface", "raised", "own-soft"):
             assert contrast(colour[text], colour[paper]) >= 4.5, (text, paper)
+    for kind in ("good", "bad", "warn", "gold"):
+        assert contrast(colour[kind], colour[f"{kind}-soft"]) >= 4.5, kind
     assert contrast(colour["button-ink"], colour["button"]) >= 4.5
     assert contrast(colour["ink"], colour["same"]) >= 4.5
-    for drawn in ("mark", "focus"):
-        assert contrast(colour[drawn], colour["paper"]) >= 3 and contrast(colour[drawn], colour["raised"]) >= 3
+    for drawn in ("mark", "other", "focus", "edge"):
+        for paper in ("paper", "surface", "raised"):
+            assert contrast(colour[drawn], colour[paper]) >= 3, (drawn, paper)
 
 
 def contrast(one: str, other: str) -> float:

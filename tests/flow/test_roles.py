@@ -61,6 +61,7 @@ MAY: Mapping[str, str] = {
         GET /leaderboards/{leaderboard}/problem
         GET /problem/{leaderboard}/template/{language}
         GET /static/{name}
+        GET /design
         GET /login
         POST /login
         GET /join/{code}

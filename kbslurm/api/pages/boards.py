@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
@@ -16,7 +16,7 @@ from kbslurm.api.lookup import may_see_board, seen_board
 from kbslurm.api.pages.board_list import BoardList
 from kbslurm.api.pages.board_views import BoardViews, Place
 from kbslurm.api.pages.drawn_boards import page_with
-from kbslurm.api.pages.rendering import HEADERS, STATIC, static_file
+from kbslurm.api.pages.rendering import HEADERS, STATIC, static_file, static_version
 from kbslurm.api.pages.visitors import Offset, Visitors, form_of
 from kbslurm.api.parameters import Gpu, Name
 from kbslurm.domain import access, contest
@@ -132,11 +132,12 @@ def board_pages(router: APIRouter, context: Context, visitors: Visitors, views: 
         return PlainTextResponse(text, headers={**HEADERS, "Content-Disposition": f'attachment; filename="{name}"'})
 
     @router.get("/static/{name}")
-    async def static(name: str) -> Response:
-        """The stylesheet, the script and the icon."""
+    async def static(name: str, v: Annotated[str, Query(max_length=64)] = "") -> Response:
+        """The stylesheet, the scripts and the icon. In our pages their address holds a version: kept for good."""
         if name not in STATIC:
             raise NotFound("file", name)
-        headers = {**HEADERS, "Cache-Control": "public, max-age=300"}
+        kept = "max-age=31536000, immutable" if v == static_version(name) else "max-age=300"
+        headers = {**HEADERS, "Cache-Control": f"public, {kept}"}
         return Response(static_file(name), media_type=STATIC[name], headers=headers)
 
 

@@ -6,6 +6,7 @@ import base64
 import hashlib
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -31,12 +32,31 @@ STATIC = {
     "private.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
+SHEETS = "css"  # the folder whose files are the stylesheet, one after another
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
+@cache
 def static_file(name: str) -> bytes:
-    """One of `STATIC`, from the package."""
-    return resources.files("kbslurm.api.pages").joinpath("static", name).read_bytes()
+    """One of `STATIC`, from the package. The stylesheet is one file for browsers, and one per subject for us."""
+    folder = resources.files("kbslurm.api.pages").joinpath("static")
+    if name != "style.css":
+        return folder.joinpath(name).read_bytes()
+    sheets = sorted(
+        (one for one in folder.joinpath(SHEETS).iterdir() if one.name.endswith(".css")), key=lambda one: one.name
+    )
+    return b"".join(one.read_bytes() for one in sheets)
+
+
+@cache
+def asset(name: str) -> str:
+    """Where a page finds one of `STATIC`: an address that changes with what is in it, so that browsers may keep it."""
+    return f"/static/{name}?v={static_version(name)}"
+
+
+@cache
+def static_version(name: str) -> str:
+    return hashlib.sha256(static_file(name)).hexdigest()[:12]
 
 
 # Pages that stand alone have the style in themselves, and nothing else.
@@ -92,7 +112,7 @@ _templates = Environment(
     extensions=[],
     auto_reload=False,  # or every page looks whether its files have changed
 )
-_templates.globals["version"] = __version__
+_templates.globals.update(version=__version__, asset=asset)
 _templates.filters.update(took=took, when=when, closes=closes, measured=measured, late=lateness.span_text)
 
 

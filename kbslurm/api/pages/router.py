@@ -11,6 +11,7 @@ from kbslurm.api.pages.board_views import BoardViews
 from kbslurm.api.pages.boards import board_pages
 from kbslurm.api.pages.code import code_pages
 from kbslurm.api.pages.courses import course_pages
+from kbslurm.api.pages.design import design_page
 from kbslurm.api.pages.joining import joining_page
 from kbslurm.api.pages.live import live_streams
 from kbslurm.api.pages.questions import question_pages
@@ -44,5 +45,6 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
     standings_file(router, context, visitors)
     course_pages(router, context, visitors)
     question_pages(router, context, visitors)
+    design_page(router, context, visitors)
     live_streams(router, context, visitors, histories, views)
     return router

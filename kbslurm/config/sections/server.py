@@ -53,6 +53,9 @@ class ServerSection:
             "check": _networks,
         },
     )
+    design_page: bool = field(
+        default=False, metadata={"doc": "Show /design, every part that pages are made of, on a development server."}
+    )
     requests_per_minute: int = field(
         default=6000,
         metadata={"doc": "How many requests per minute are answered for one address (IPv6: /64).", "least": 60},
