@@ -153,6 +153,8 @@ def judge(
     from kbslurm_eval.shared import wire
 
     told, secret = _read(manifest, key)
+    if not told.needs_gpu:
+        hide_gpus()
     own = seen_inside.seen_by_judge()
     keep_memory()
     troubles = kernel.hide_judge()
@@ -172,6 +174,13 @@ def judge(
     except OSError as error:
         raise CantWrite(f"the report can't be written: {error}") from None
     return report
+
+
+def hide_gpus() -> None:
+    """On a board without a GPU neither the problem nor a submission uses one that this machine happens to have."""
+    import os
+
+    os.environ.update(dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"), ""))
 
 
 def keep_memory() -> None:
@@ -231,7 +240,7 @@ def _runners_for(told: Manifest, supervisor: Path | None, link: Path | None, wor
     shm = None if work is None else str(work)
     level, notes = reachable(shm)
     try:
-        return LocalRunners(limits, level=level, shm=shm, ranks=ranks, notes=notes), level
+        return LocalRunners(limits, level=level, shm=shm, ranks=ranks, notes=notes, shows_gpus=told.needs_gpu), level
     except OSError as error:
         raise CantJudge(f"no folder for the runners' links: {error}") from None
 

@@ -20,7 +20,7 @@ import pytest
 
 from kbslurm_eval.cage import kernel, landlock, limits, mounts, places, seen_inside, users
 from tests.flow import harness_ground as ground
-from tests.services import LANDLOCK, PYTHON, ROOT, missing, needs, pointless
+from tests.services import LANDLOCK, PYTHON, ROOT, USER_NAMESPACES, missing, needs, pointless
 
 ATTACK = """
 import ctypes, json, os, socket, sys, tempfile
@@ -264,6 +264,36 @@ def test_nobody_is_spoken_to_by_a_path(tmp_path: Path) -> None:
         told = ground.manifest(SPEAKER.replace("PLACE", repr(f"{short}/")), mode="test")
         report = ground.judged(tmp_path, told, env={"KBSLURM_EVAL_LEVEL": "1"}).told
     assert report.verdict == "passed", report.log[-2000:]
+
+
+DEVICE = "/dev/kmsg"  # a character device that no cage has, in a GPU's place
+LOOKER = """
+import os
+
+
+def custom_kernel(data):
+    print("SEEN", os.path.exists("DEVICE"))
+    return sorted(data)
+""".replace("DEVICE", DEVICE)
+WITH_A_GPU = """
+import sys
+sys.path.insert(0, EVAL)
+from kbslurm_eval.cage import limits
+limits.gpu_devices = lambda: [DEVICE]
+from kbslurm_eval import run
+raise SystemExit(run.main(sys.argv[1:]))
+"""
+
+
+@needs(USER_NAMESPACES)
+@pytest.mark.parametrize(("gpu", "seen"), [("CPU", "SEEN False"), ("H100", "SEEN True")])
+def test_a_board_of_processors_shows_no_gpu_of_its_node(tmp_path: Path, gpu: str, seen: str) -> None:
+    """Else whoever submits there may use it, and is the only one who does."""
+    program = tmp_path / "with_a_gpu.py"
+    program.write_text(WITH_A_GPU.replace("EVAL", repr(str(ground.EVAL))).replace("DEVICE", repr(DEVICE)))
+    told = ground.manifest(LOOKER, mode="test", gpu=gpu)
+    report = ground.judged(tmp_path, told, program=program).told
+    assert seen in report.log, report.log[-2000:]
 
 
 HOG = """

@@ -44,8 +44,17 @@ class LocalRunners:
     spared = False
 
     def __init__(
-        self, limits: Limits, *, level: int, shm: str | None = None, ranks: int = 1, notes: Sequence[str] = ()
+        self,
+        limits: Limits,
+        *,
+        level: int,
+        shm: str | None = None,
+        ranks: int = 1,
+        notes: Sequence[str] = (),
+        shows_gpus: bool = True,
     ) -> None:
+        """`shows_gpus`: where a runner has a root of its own, this machine's GPUs are in it."""
+        self._devices = gpu_devices() if shows_gpus else []
         self._limits, self._level, self.ranks, self.bare = limits, level, ranks, level < 2
         self.highest = level
         self.profiler = profiler_named(os.environ.get("KBSLURM_PROFILER", ""))
@@ -82,7 +91,9 @@ class LocalRunners:
         for name in LEFT[profiler] if profiler else ():  # in a cage only these of the link's folder are to be seen
             (folder / name).touch()
             (folder / name).chmod(0o666)
-        runner = LocalRunner(folder, self._limits, self._level, self.ranks, place, uid, score, profiler)
+        runner = LocalRunner(
+            folder, self._limits, self._level, self.ranks, place, uid, score, profiler, devices=self._devices
+        )
         self._live.append(runner)
         return runner
 
@@ -157,8 +168,10 @@ class LocalRunner:
         uid: int,
         oom_score: int,
         profiler: ProfileTool | None = None,
+        *,
+        devices: Sequence[str],
     ) -> None:
-        self._oom_score, self._profiler = oom_score, profiler
+        self._oom_score, self._profiler, self._devices = oom_score, profiler, devices
         self._folder, self._limits, self._level, self._ranks = folder, limits, level, ranks
         self._place, self._uid = place, uid
         self.furnished = level >= 2
@@ -260,7 +273,7 @@ class LocalRunner:
             "libraries": [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p.strip("/")],
             "own": [str(path) for path in (self.work, self._place) if path is not None],
             "uid": self._uid,
-            "devices": gpu_devices(),
+            "devices": list(self._devices),
             "limits": limits,
             "oom_score": self._oom_score,
             "log_fd": log_write,

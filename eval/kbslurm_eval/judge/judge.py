@@ -110,7 +110,7 @@ class Judge:
 
     def _judged(self) -> tuple[VerdictName, str]:
         manifest = self._run.manifest
-        if manifest.gpu.lower() != "cpu":
+        if manifest.needs_gpu:
             from kbslurm_eval.judge import rank_devices, ranks, run_device
 
             if (world := ranks.world_of(manifest)) > 1:  # ranks copy their tensors themselves

@@ -136,6 +136,11 @@ class Manifest:
     build: Build = field(default_factory=Build)
     config: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def needs_gpu(self) -> bool:
+        """Whether its board is one of a GPU type, and not of processors."""
+        return self.gpu.lower() != "cpu"
+
 
 @dataclass(frozen=True, kw_only=True)
 class TestResult:
