@@ -341,6 +341,41 @@ def test_the_memory_of_a_submissions_orphan_is_not_the_baselines(tmp_path: Path)
     assert report.verdict == "passed", report.reason
 
 
+CROWD = """
+import threading, time
+
+waiting = threading.Event()
+
+
+def custom_kernel(data):
+    try:
+        while True:
+            threading.Thread(target=waiting.wait, daemon=True).start()
+    except RuntimeError:
+        return sorted(data)
+"""
+THREADED = """
+import threading
+
+
+def custom_kernel(data):
+    threads = [threading.Thread(target=sorted, args=(data,)) for _ in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    return sorted(data)
+"""
+
+
+@needs(ROOT, PYTHON, LANDLOCK)
+def test_a_submissions_threads_leave_the_baseline_its_own(tmp_path: Path) -> None:
+    """Both count for one user where the judge isn't root: else a run is the machine's trouble, and measured again."""
+    told = ground.manifest(CROWD, mode="benchmark", config={"baseline": THREADED})
+    report = ground.judged_for_an_ordinary_user(tmp_path, told)
+    assert report.verdict == "passed", report.reason
+
+
 @pytest.mark.parametrize(
     ("changed", "level", "note"),
     [

@@ -10,7 +10,7 @@ from typing import Any
 
 from kbslurm_eval.cage import seen_inside
 from kbslurm_eval.cage.kernel import NEW_NS, NEW_USER, libc_call
-from kbslurm_eval.cage.limits import GOES_FIRST, gpu_devices, set_limits, set_oom_score
+from kbslurm_eval.cage.limits import GOES_FIRST, SPARED, gpu_devices, set_limits, set_oom_score
 from kbslurm_eval.cage.mounts import fix_devices, fix_proc
 from kbslurm_eval.cage.syscall_filter import put_on_seccomp, seccomp_filter
 from kbslurm_eval.cage.users import drop_capabilities, map_ids
@@ -26,8 +26,9 @@ def put_on_inner_cage(told: Mapping[str, Any], folder: str) -> None:
         os.close(fd)
     with contextlib.suppress(OSError):
         os.setsid()
-    set_limits(told["limits"], own_namespace=False, gpu=bool(gpu_devices()))
-    set_oom_score(int(told.get("oom_score", GOES_FIRST)))
+    score = int(told.get("oom_score", GOES_FIRST))
+    set_limits(told["limits"], own_namespace=False, gpu=bool(gpu_devices()), spared=score == SPARED)
+    set_oom_score(score)
     _leave_the_first_process()
     try:
         gpu, inet = bool(gpu_devices()), bool(told.get("inet"))

@@ -39,7 +39,7 @@ from kbslurm_eval.cage.kernel import (
     libc_call,
     prctl,
 )
-from kbslurm_eval.cage.limits import set_limits, set_oom_score
+from kbslurm_eval.cage.limits import SPARED, set_limits, set_oom_score
 from kbslurm_eval.cage.mounts import enter_root, make_root
 from kbslurm_eval.cage.places import CPU_SHARE, DEVICES, ETC, ETC_BELOW
 from kbslurm_eval.cage.processes import parent_of_this
@@ -175,7 +175,8 @@ def _become_runner(spec: dict[str, Any], caged: bool, root: bool) -> None:
     fenced = spec["level"] == 1 and _confine_files(spec)
     drop_user(spec, caged, root, fenced=fenced)
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    set_limits(spec["limits"], own_namespace=caged, gpu=bool(spec["devices"]))
+    spared = spec["oom_score"] == SPARED
+    set_limits(spec["limits"], own_namespace=caged, gpu=bool(spec["devices"]), spared=spared)
     os.umask(0o022)
     if spec["level"] >= 1:
         gpu, inet = bool(spec["devices"]), bool(spec["inet"])

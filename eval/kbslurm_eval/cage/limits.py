@@ -13,8 +13,13 @@ GPU_DEVICES = ("nvidia", "kfd", "dri")
 GOES_FIRST, SPARED = 1000, 0
 
 
-def set_limits(limits: Mapping[str, int], *, own_namespace: bool, gpu: bool) -> None:
-    """Apply these to this process and everything it starts."""
+# Where the kernel counts a user's tasks, those of a submission count for the baseline too: it has room for its own
+# beside as many as a submission may have.
+ROOM_BESIDE = 4
+
+
+def set_limits(limits: Mapping[str, int], *, own_namespace: bool, gpu: bool, spared: bool = False) -> None:
+    """Apply these to this process and everything it starts. `spared`: it is a baseline's."""
 
     def at_most(kind: int, value: int) -> None:
         hard = resource.getrlimit(kind)[1]
@@ -29,7 +34,8 @@ def set_limits(limits: Mapping[str, int], *, own_namespace: bool, gpu: bool) -> 
         at_most(resource.RLIMIT_SIGPENDING, 1024)  # shared by all processes of one user
     # the kernel counts a user's tasks; in a user namespace of its own, only the runner's count
     others = 0 if own_namespace else _tasks_of(os.getuid())
-    at_most(resource.RLIMIT_NPROC, limits["processes"] + others)
+    room = ROOM_BESIDE if spared and not own_namespace else 1
+    at_most(resource.RLIMIT_NPROC, room * limits["processes"] + others)
     if not gpu:  # a GPU driver reserves far more address space than memory
         at_most(resource.RLIMIT_DATA, limits["memory_bytes"] + (256 << 20))
         at_most(resource.RLIMIT_AS, 4 * limits["memory_bytes"] + (8 << 30))
