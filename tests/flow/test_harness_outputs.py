@@ -94,6 +94,39 @@ def test_no_claim_of_what_an_answer_is_fails_the_judge(tmp_path: Path, claim: st
     assert report.verdict == "wrong", report.reason
 
 
+BROADCAST = """
+import numpy as np
+def generate_input(n, seed):
+    return np.random.default_rng(seed).random((1, n))
+def ref_kernel(data):
+    return {right}
+def check_implementation(data, output):
+    return bool({check}), "differs"
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "check", "answer"),
+    [
+        ("data / data.sum(1, keepdims=True)", "np.allclose(output, ref_kernel(data))", "np.empty((0, 1))"),
+        ("data.sum(1)", "not (np.abs(output - ref_kernel(data)) > 1e-3).any()", "np.empty((0,))"),
+        ("(2 * data[0]).tolist()", "all(a == b for a, b in zip(output, ref_kernel(data)))", "[]"),
+    ],
+)
+def test_no_empty_answer_is_right_where_the_references_isnt(
+    tmp_path: Path, right: str, check: str, answer: str
+) -> None:
+    """A check that broadcasts finds no difference in nothing."""
+    source = f"import numpy as np\ndef custom_kernel(data):\n    return {answer}\n"
+    told = ground.manifest(
+        source, mode="test", config={"outputs": "check"},
+        files={"reference.py": BROADCAST.format(right=right, check=check)},
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "wrong", report.reason
+    assert "the answer is empty" in report.reason
+
+
 SECOND_THOUGHTS = """
 import array, itertools, time
 calls = 0

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbslurm_eval.judge.output_checks import Tolerance, difference
+from kbslurm_eval.judge.output_checks import Tolerance, difference, is_empty
 
 WIDE = np.array([(1 << 62) + 1, -5, 0])
 
@@ -37,3 +37,30 @@ WIDE = np.array([(1 << 62) + 1, -5, 0])
 def test_whole_numbers_are_compared_in_all_their_bits(value: Any, expected: Any, said: str) -> None:
     found = difference(value, expected, Tolerance(), "output")
     assert (said in found) if said else not found, found
+
+
+AT = np.array([5, 300_000, 900_000])
+
+
+@pytest.mark.parametrize(
+    ("value", "tolerance", "said"),
+    [
+        (AT + 1, Tolerance(rtol=1e-3, atol=1e-3), "3 of 3 numbers of"),
+        (AT + AT // 1001, Tolerance(rtol=1e-2), "2 of 3 numbers of"),
+        (AT + np.array([1, -1, 0]), Tolerance(rtol=1e-3, atol=1), ""),
+        (AT + 2, Tolerance(atol=1.9), "3 of 3 numbers of"),
+    ],
+)
+def test_an_authors_rtol_is_no_licence_for_whole_numbers(value: Any, tolerance: Tolerance, said: str) -> None:
+    found = difference(value, AT, tolerance, "output")
+    assert (said in found) if said else not found, found
+
+
+@pytest.mark.parametrize("empty", [[], (), {}, ((), [b""]), np.empty((0, 1)), {"a": np.empty(0)}, "", None])
+def test_what_holds_nothing_is_empty(empty: Any) -> None:
+    assert is_empty(empty)
+
+
+@pytest.mark.parametrize("some", [0, 0.0, False, [[], 0], np.zeros(()), {"a": np.empty(0), "b": 1}, b"x"])
+def test_what_holds_anything_is_not(some: Any) -> None:
+    assert not is_empty(some)

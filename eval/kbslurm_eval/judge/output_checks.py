@@ -19,8 +19,11 @@ class Tolerance:
     rtol: float | None = None
     atol: float | None = None
 
-    def of(self, name: str) -> tuple[float, float]:
-        """The relative and the absolute one for numbers of this type."""
+    def of(self, name: str, *, whole: bool = False) -> tuple[float, float]:
+        """The relative and the absolute one for numbers of this type. Of a `whole` number no part counts: 1000 of a
+        million elements away is another index."""
+        if whole:
+            return 0.0, math.floor(self.atol or 0.0)
         rtol, atol = next((pair for kind, pair in BY_TYPE if kind in name), (0.0, 0.0))
         return rtol if self.rtol is None else self.rtol, atol if self.atol is None else self.atol
 
@@ -70,7 +73,7 @@ def difference(value: Any, expected: Any, tolerance: Tolerance, where: str = "th
 def _array_difference(kind: str, value: Any, expected: Any, tolerance: Tolerance, where: str) -> str:
     if array_kind(value) != kind or tuple(value.shape) != tuple(expected.shape):
         return f"{where} has another type or shape than expected"
-    library, (rtol, atol) = imported(kind), tolerance.of(str(expected.dtype))
+    library, (rtol, atol) = imported(kind), tolerance.of(str(expected.dtype), whole=_is_whole(kind, expected))
     if kind == "torch":
         value, expected = value.cpu(), expected.cpu()
     if (rtol, atol) == (0, 0) and _is_whole(kind, expected):
@@ -152,6 +155,21 @@ def stretched(value: Any, expected: Any, factor: float) -> Any:
             return (expected.double() + (value.double() - expected.double()) * factor).to(value.dtype)
         case _:
             return value
+
+
+def is_empty(value: Any) -> bool:
+    """Whether there is no number, and nothing else, in an output."""
+    match value:
+        case list() | tuple():
+            return all(map(is_empty, value))
+        case dict():
+            return all(map(is_empty, value.values()))
+        case array.array() | str() | bytes():
+            return not value
+        case _ if (kind := array_kind(value)) in ("numpy", "torch"):
+            return not (value.numel() if kind == "torch" else value.size)
+        case _:
+            return value is None
 
 
 def differs(value: Any, expected: Any) -> bool:

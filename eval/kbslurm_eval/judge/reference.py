@@ -350,6 +350,8 @@ class Reference:
             good, said = self._verdict(prepared, output, prepared.expected, last=last and finite and not prepared.kept)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code, brought to this by an output
             return False, f"the check failed on this output: {_said(error)}"
+        if good and self._is_missing(prepared, output):
+            return False, "the answer is empty, and the reference's isn't"
         if not good or finite:
             return good, said
         # comparisons with NaN are false, so many checks that look for errors find none
@@ -360,6 +362,14 @@ class Reference:
         except Exception:  # noqa: BLE001 - it isn't even made like the reference's
             pass
         return False, "a number isn't finite where the reference's are"
+
+    def _is_missing(self, prepared: Prepared, output: Any) -> bool:
+        """Whether there is nothing in an output where the reference has something: what is compared with each of no
+        numbers agrees with all of them."""
+        if not (self._open and self.answers) or not output_checks.is_empty(output):
+            return False
+        expected = self.answer(prepared) if prepared.expected is None else prepared.expected
+        return not output_checks.is_empty(expected)
 
     def _seen(self, value: Any) -> Any:
         """The value with its numbers where they can be looked at."""
