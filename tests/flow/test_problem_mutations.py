@@ -52,6 +52,26 @@ def test_a_blind_check_is_found_out(tmp_path: Path, check: str) -> None:
     assert seen.sound == ("error" not in CHECKS[check].values())
 
 
+def test_a_check_that_stops_at_the_shorter_one_is_found_out(tmp_path: Path) -> None:
+    """Where the layout is for the check to judge, its author learns that half an answer will do."""
+    check = "all(abs(a - b) < 1e-9 for x, y in zip(want, output) for a, b in zip(x, y))"
+    folder = tmp_path / "problem"
+    folder.mkdir()
+    (folder / "task.yml").write_text(
+        'files:\n  - {name: submission.py, source: "@SUBMISSION@"}\n  - {name: reference.py, source: reference.py}\n'
+        "lang: py\ntests:\n  - {n: 9, seed: 1}\nbenchmarks:\n  - {n: 9, seed: 1}\nkbslurm: {outputs: check}\n"
+    )
+
+    def found(told: str) -> set[str]:
+        (folder / "reference.py").write_text(BLIND.replace("CHECK", told))
+        seen = mutations.try_mutations(loading.load(folder), work=tmp_path / "work", eval_dir=eval_dir())
+        assert seen.trouble == ""
+        return {f["mutation"] for f in seen.findings if f["severity"] != "none"}
+
+    assert found(check) == {"first half alone"}
+    assert found(f"len(want) == len(output) and len(want[0]) == len(output[0]) and {check}") == set()
+
+
 @pytest.mark.parametrize(
     "name",
     ["examples/transpose", "examples/rowsoftmax", "examples/one_file/running_sum.py", "tests/problems/typed",

@@ -38,7 +38,8 @@ class Finding:
 
 def findings(manifest: Manifest, reference: Reference) -> list[dict[str, Any]]:
     """How the check judges each mutation, over the test cases."""
-    seen: dict[str, list[bool]] = {name: [] for name in MUTATIONS}
+    shapes_are_checked = manifest.config.get("outputs") == "check"
+    seen: dict[str, list[bool]] = {name: [] for name in (*MUTATIONS, *((SHORTENED,) if shapes_are_checked else ()))}
     for index, params in enumerate(list(manifest.tests)[:CASES]):
         prepared = reference.prepare(Case(index=index, params=params), None, exact=True)
         reference.verify(prepared)
@@ -47,6 +48,10 @@ def findings(manifest: Manifest, reference: Reference) -> list[dict[str, Any]]:
             spoilt, changed = _spoilt(right, spoil)
             if changed:
                 seen[name].append(reference.check(prepared, spoilt)[0])
+        if shapes_are_checked:
+            shortened, changed = _shortened(values.copied(values.pack(prepared.expected)))
+            if changed:
+                seen[SHORTENED].append(reference.check(prepared, shortened)[0])
     return [asdict(_finding(name, found)) for name, found in seen.items()]
 
 
@@ -127,8 +132,10 @@ MUTATIONS: dict[str, Spoil] = {
     "off by one": _shifted,
     "lower precision": _coarse,
 }
+SHORTENED = "first half alone"  # where the layout of an answer is for the check to judge
 BROKEN = ("zeros", "constant")
 MEANING = {
+    SHORTENED: "the first half of the answer alone",
     "zeros": "zeros",
     "constant": "one number everywhere",
     "permuted rows": "rows in another order",
@@ -157,6 +164,23 @@ def _spoilt(value: Any, spoil: Spoil) -> tuple[Any, bool]:
             return [v for v, _ in inner], any(c for _, c in inner)
         case _:
             return _block(value, spoil)
+
+
+def _shortened(value: Any) -> tuple[Any, bool]:
+    """The value with the first half of each block alone, and whether anything changed."""
+    match value:
+        case tuple() | dict():
+            parts = value.items() if isinstance(value, dict) else enumerate(value)
+            found = {key: _shortened(inner) for key, inner in parts}
+            changed = any(c for _, c in found.values())
+            kept = {k: v for k, (v, _) in found.items()}
+            return (kept if isinstance(value, dict) else tuple(kept.values())), changed
+        case list() | array.array() | bytes() | bytearray():
+            return value[: max(1, len(value) // 2)], len(value) > 1
+        case _ if getattr(value, "shape", ()):
+            return value[: max(1, len(value) // 2)], len(value) > 1
+        case _:
+            return value, False
 
 
 def _numbers(value: Sequence[Any]) -> bool:
