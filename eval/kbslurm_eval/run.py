@@ -157,6 +157,7 @@ def judge(
         hide_gpus()
     own = seen_inside.seen_by_judge()
     keep_memory()
+    allow_files()
     troubles = kernel.hide_judge()
     signal.signal(signal.SIGTERM, _stop)
     runners, level = _runners_for(told, supervisor, link, work)
@@ -192,6 +193,15 @@ def keep_memory() -> None:
     # glibc's, of which older ones take no more than 32 MiB; the second without the first would be worse than neither
     if mallopt is not None and mallopt(M_MMAP_THRESHOLD, 32 << 20) == 1:
         mallopt(M_TRIM_THRESHOLD, 128 << 20)
+
+
+def allow_files() -> None:
+    """As many open files as may be: those on their way through sockets are counted for one user on the whole node, and
+    a runner may have 1,024 of them there. With no more than that for itself, the judge could send none."""
+    import resource
+
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _stop(number: int, frame: Any) -> None:

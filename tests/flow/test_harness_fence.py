@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -294,6 +295,55 @@ def test_a_board_of_processors_shows_no_gpu_of_its_node(tmp_path: Path, gpu: str
     told = ground.manifest(LOOKER, mode="test", gpu=gpu)
     report = ground.judged(tmp_path, told, program=program).told
     assert seen in report.log, report.log[-2000:]
+
+
+WATCHER = """
+import ctypes, fcntl, os
+
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.inotify_init1(0) != -1 or libc.syscall(300, 0, 0) != -1:
+    raise RuntimeError("sees what others open")
+for folder, _, names in os.walk("/eval"):
+    for name in names:
+        with open(os.path.join(folder, name), "rb") as file:
+            try:
+                fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            except PermissionError as error:
+                refused = error.errno
+                continue
+            raise RuntimeError("others wait for whoever holds a file open")
+
+
+def custom_kernel(data):
+    return sorted(data)
+"""
+HONEST = "def custom_kernel(data):\n    return sorted(data)\n"
+FEW_FILES = """
+import resource
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+if soft < hard:
+    raise RuntimeError("a runner can have as many files on their way as the judge")
+"""
+
+
+@needs(USER_NAMESPACES)
+def test_nobody_keeps_a_file_of_the_harness_or_watches_it(tmp_path: Path) -> None:
+    """The files are its own user's where the judge isn't root, and others that open a leased one wait for 45 s."""
+    report = ground.judged(tmp_path, ground.manifest(WATCHER, mode="test")).told
+    assert report.verdict == "passed", report.reason
+
+
+def test_a_judge_may_have_more_files_open_than_a_runner(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard <= 512:
+        pointless("nobody may have more files open here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
+    try:
+        told = ground.manifest(HONEST, mode="test", files={"reference.py": FEW_FILES + ground.SORTING})
+        report = ground.judged(tmp_path, told).told
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert report.verdict == "passed", report.reason
 
 
 HOG = """

@@ -44,6 +44,8 @@ _CALLS: dict[str, tuple[int | None, int | None]] = {
     "timer_create": (222, 107), "mq_notify": (244, 184),
     # it goes off while its process is stopped, and whatever watches it is woken in the baseline's turn
     "timerfd_create": (283, 85),
+    # who watches files learns what others on the node open, and slows whatever writes to them
+    "inotify_init": (253, None), "inotify_init1": (294, 26), "fanotify_init": (300, 262),
 }  # fmt: skip
 # without a PID and an IPC namespace of its own a runner could reach others of its user by these
 _CALLS_BARE: dict[str, tuple[int | None, int | None]] = {
@@ -53,9 +55,7 @@ _CALLS_BARE: dict[str, tuple[int | None, int | None]] = {
     # what others made is reached by its number alone, which /proc tells
     "shmat": (30, 196), "shmctl": (31, 195), "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187),
     "semop": (65, 193), "semctl": (66, 191), "semtimedop": (220, 192),
-    # Landlock doesn't ask who watches a file: each watch on another link slows the judge's writes to it
-    "inotify_init": (253, None), "inotify_init1": (294, 26), "fanotify_init": (300, 262),
-    # nor who writes beside a file's bytes: there a later launch would read it
+    # Landlock doesn't ask who writes beside a file's bytes: there a later launch would read it
     "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "setxattrat": (463, 463),
     "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16), "removexattrat": (466, 466),
     "file_setattr": (469, 469),
@@ -123,6 +123,9 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
     for pair, index in ((_KILL, 1), (_TKILL, 1), (_TGKILL, 2), (_SIGQUEUE, 1), (_TGSIGQUEUE, 2), (_PIDFD_KILL, 1)):
         refuse_argument(pair, signal.SIGCONT, index)
     refuse_argument(_FCNTL, _F_SETSIG, 1)
+    # Others who open a file wait up to 45 s for who holds a lease on it; where the judge isn't root, its own files are
+    # this user's.
+    refuse_argument(_FCNTL, _F_SETLEASE, 1)
     # Nor by a terminal that is hung up, which the kernel may do long after the last process closed it: a terminal of
     # one's own can't be unlocked, nor another one taken.
     for request in (_TIOCSPTLCK, _TIOCSCTTY):
@@ -130,7 +133,6 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
     if bare:  # a file's owner may be any process: SIGIO ends those of the same user, the judge among them
         for pair, command in ((_FCNTL, _F_SETOWN), (_FCNTL, _F_SETOWN_EX), (_IOCTL, _FIOSETOWN), (_IOCTL, _SIOCSPGRP)):
             refuse_argument(pair, command, 1)
-        refuse_argument(_FCNTL, _F_SETLEASE, 1)  # others who open the file wait up to 45 s for the lease holder
     code.append((0x15, 0, 6, _PRCTL[column]))
     load(16)
     code.append((0x15, 0, 3, PR_SET_PDEATHSIG))
