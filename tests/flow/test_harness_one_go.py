@@ -489,3 +489,14 @@ def test_the_copy_of_an_answer_is_in_every_calls_time(tmp_path: Path, source: st
     own = report.samples[0].own
     assert min(own.trusted_null_ns) > COPY_S * 1e9
     assert min(own.calls_ns) > COPY_S * 1e9
+
+
+def test_who_has_inputs_made_again_and_again_is_to_blame_for_the_time(tmp_path: Path) -> None:
+    """It would be the machine's trouble: a run that is measured again, as often as three times, at will."""
+    slow = TOLERANT.format(more="0.5", pace_s=0).replace("    r = np", "    time.sleep(0.05)\n    r = np")
+    manifest = told(
+        FLIPPING, n=3000, config={"outputs": "check"}, files={"reference.py": slow},
+        budget=wire.Budget(launches=4, calls=100), limits=ground.limits(total_s=20.0),
+    )  # fmt: skip
+    report = ground.judged(tmp_path, manifest).told
+    assert report.verdict == "timeout", report.reason

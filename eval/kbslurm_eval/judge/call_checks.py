@@ -95,7 +95,10 @@ class CallChecks:
             self._run.results.checked += checked
             self._run.results.called_ns += ns
             return fault, ns
+        began = time.monotonic()
         prepared = self._run.reference.prepare(case, seed)
+        if claimed_ns:
+            launch.costs(time.monotonic() - began)
         if copied:
             prepared = replace(prepared, copied_size=_copied_in_null(prepared))
         declared = case.index, prepared.layout.text()
@@ -135,7 +138,9 @@ class CallChecks:
         took before that. None where they must be made one by one."""
         if not isinstance(self._run.reference, Reference):
             return None
+        began = time.monotonic()
         prepared = [self._run.reference.prepare(case, seed) for seed in seeds]
+        prepared_s = time.monotonic() - began
         granted = launch.granted.get((case.index, prepared[0].layout.text()))
         if granted is not None:
             if granted.size > max(LATE_CAP, prepared[0].layout.size):
@@ -143,7 +148,11 @@ class CallChecks:
             size = _copied_in_null(prepared[0])
             prepared = [replace(one, layout=granted, places={}, copied_size=size) for one in prepared]
         replies = launch.calls_in_one_go(prepared)
-        if replies is None or self._is_to_be_asked_alone(prepared[len(replies) - 1], replies, known=granted is None):
+        if replies is None:
+            return None
+        if self._is_to_be_asked_alone(prepared[len(replies) - 1], replies, known=granted is None):
+            if granted is not None:  # it has had its layout; that these were made in vain is its author's affair
+                launch.costs(prepared_s)
             return None
         took: list[int] = []
         for one, reply in zip(prepared, replies, strict=False):

@@ -260,8 +260,10 @@ class Launch:
             self._allowance.spend((time.perf_counter_ns() - began) / 1e9, start=self.starts)
 
     def costs(self, seconds: float) -> None:
-        """So much of the judge's time went into what this submission chose to make more of than was asked for."""
-        self._allowance.cleanup_s += seconds
+        """So much of the judge's time went into what this submission chose to make more of than was asked for. It
+        counts twice: for itself, and for what could have been done in it. Who has everything made twice uses half of
+        the whole, and is to blame where that is too long."""
+        self._allowance.cleanup_s += 2 * seconds
 
     def hoard(self) -> Rejected | None:
         """The verdict if something else failed for want of memory that this submission holds; it is still stopped."""
