@@ -1,4 +1,5 @@
-"""Second measurements: one at a time per person, skipping those no longer needed."""
+"""Second measurements: one at a time per person, or per team where those count together, skipping those no longer
+needed. Side by side, the best of them would count."""
 
 from __future__ import annotations
 
@@ -8,6 +9,8 @@ from kbslurm.domain.board import LEAST_DIFFERENCE
 from kbslurm.store.connect import Connection
 
 TEND_LOCK = 4_927_307
+# For whom the submission `{s}` counts on the board `b`.
+_SIDE = "CASE WHEN b.teams AND {s}.team IS NOT NULL THEN 'team ' || {s}.team ELSE 'person ' || {s}.person_id END"
 IS_HELD = "run.held AND run.state = 'queued'"
 
 # The score that counts on the board `b` for whoever submitted `s`: the person or, where teams count together, the team
@@ -25,11 +28,12 @@ STANDING_SCORE = """SELECT coalesce(fs.score_s, v.score_s) AS score_s, coalesce(
         AND t.team IS NOT DISTINCT FROM CASE WHEN b.teams THEN s.team ELSE t.team END
     ORDER BY CASE WHEN b.ranking = 'last' THEN -t.id END, coalesce(fs.score_s, v.score_s) LIMIT 1"""
 
-# Waiting second measurements: (the run, its first one's score, and whether another of the same person's that was
-# confirmed meanwhile makes it unnecessary). They are due once no other one of that person's is being measured.
+# Waiting second measurements: (the run, its first one's score, and whether another of the same side's that was
+# confirmed meanwhile makes it unnecessary). They are due once no other one of that side's is being measured.
 _WAITING_SECONDS = f"""
 WITH waiting AS (
-    SELECT h.id, h.submission_id, h.gpu, h.problem_version_id, h.person_id, s.board_id, f.id AS first_id, v.score_s,
+    SELECT h.id, h.submission_id, h.gpu, h.problem_version_id, {_SIDE.format(s="s")} AS side, s.board_id,
+        f.id AS first_id, v.score_s,
         b.ranking, CASE WHEN b.ranking = 'last' THEN held.score_s <= v.score_s
             ELSE ln(held.score_s / v.score_s) <= greatest({LEAST_DIFFERENCE},
                 sqrt((ln(held.high_s / nullif(held.low_s, 0)) ^ 2 + ln(v.high_s / nullif(v.low_s, 0)) ^ 2) / 4))
@@ -43,7 +47,8 @@ WITH waiting AS (
     ) held ON true
     WHERE h.held AND h.second AND h.state = 'queued' AND NOT EXISTS (
         SELECT 1 FROM run o JOIN submission os ON os.id = o.submission_id
-        WHERE o.second AND NOT o.held AND o.ended_at IS NULL AND o.person_id = h.person_id AND o.gpu = h.gpu
+        WHERE o.second AND NOT o.held AND o.ended_at IS NULL AND o.gpu = h.gpu
+            AND {_SIDE.format(s="os")} = {_SIDE.format(s="s")}
             AND o.problem_version_id = h.problem_version_id AND os.board_id = s.board_id)
 )"""  # fmt: skip
 
@@ -65,8 +70,8 @@ SELECT count(*) AS n FROM gone
 
 # A single statement reads who is being measured and the current scores, so that nothing can change in between.
 _RELEASE_SECONDS = f"""{_WAITING_SECONDS}, best AS (
-    SELECT DISTINCT ON (person_id, board_id, gpu, problem_version_id) id FROM waiting WHERE NOT needless
-    ORDER BY person_id, board_id, gpu, problem_version_id, score_s, id
+    SELECT DISTINCT ON (side, board_id, gpu, problem_version_id) id FROM waiting WHERE NOT needless
+    ORDER BY side, board_id, gpu, problem_version_id, score_s, id
 )
 UPDATE run SET held = false FROM best WHERE run.id = best.id AND {IS_HELD}
 """
@@ -78,7 +83,7 @@ def wait_for_turn(connection: Connection) -> None:
 
 
 def release_seconds(connection: Connection, now: datetime) -> int:
-    """Drop second measurements that are no longer needed and release the best of the others, one per person."""
+    """Drop second measurements that are no longer needed and release the best of the others, one per side."""
     dropped = connection.execute(_DROP_SECONDS.encode(), {"now": now}).fetchone()
     gone = 0 if dropped is None else int(dropped["n"])
     return gone + connection.execute(_RELEASE_SECONDS.encode()).rowcount

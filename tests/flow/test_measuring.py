@@ -516,3 +516,23 @@ def test_resubmitting_for_luck_gains_next_to_nothing(between: float) -> None:
         confirmed_gain -= math.log(stands.score_s) / rounds
     assert plain_gain > 0.009
     assert confirmed_gain < (0.15 if between == 0 else 0.35) * plain_gain, (plain_gain, confirmed_gain)
+
+
+def test_a_teams_second_measurements_wait_for_one_another(plain: Stage) -> None:
+    """A team's members with the same kernel had as many second measurements side by side, and the best of them."""
+    members = ("ada", "bob", "cyd", "dan")
+    plain.rows("UPDATE leaderboard SET teams = true RETURNING id")
+    for name in members:
+        plain.submit(by=name, mode="leaderboard")
+        plain.store.people.set_team(plain.person(name), "red", by="host", now=plain.clock.now())
+    while plain.open_runs():
+        judge(plain, 0.5, verdict="wrong")
+    for name in members:
+        plain.submit(by=name, mode="leaderboard")
+    for took in (0.400, 0.401, 0.402, 0.403):
+        judge(plain, took)
+    assert sorted(run["held"] for run in plain.runs() if run["second"]) == [False, True, True, True]
+    judge(plain, 0.410)
+    plain.store.calibrations.tend(plain.clock.now())
+    assert [score_s for _, score_s in board(plain)] == [0.41]
+    assert all(run["ended_at"] is not None for run in plain.runs() if run["second"]), "the rest is as fast as that"
