@@ -318,6 +318,21 @@ def custom_kernel(data):
     return sorted(data)
 """
 HONEST = "def custom_kernel(data):\n    return sorted(data)\n"
+RESERVER = """
+import ctypes, os
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
+
+
+def custom_kernel(data):
+    with open("/link/out", "r+b") as file:
+        end = os.fstat(file.fileno()).st_size
+        for mode in (1, 0x11):
+            if libc.fallocate(file.fileno(), mode, end, 1 << 20) == 0:
+                raise RuntimeError("memory that no limit counts")
+    return sorted(data)
+"""
 FEW_FILES = """
 import resource
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -330,6 +345,13 @@ if soft < hard:
 def test_nobody_keeps_a_file_of_the_harness_or_watches_it(tmp_path: Path) -> None:
     """The files are its own user's where the judge isn't root, and others that open a leased one wait for 45 s."""
     report = ground.judged(tmp_path, ground.manifest(WATCHER, mode="test")).told
+    assert report.verdict == "passed", report.reason
+
+
+@needs(USER_NAMESPACES)
+def test_nobody_reserves_memory_past_the_end_of_a_link(tmp_path: Path) -> None:
+    """Where /dev/shm is small, the judge's own next file would have no room: a run that is measured again, at will."""
+    report = ground.judged(tmp_path, ground.manifest(RESERVER, mode="test")).told
     assert report.verdict == "passed", report.reason
 
 

@@ -65,6 +65,7 @@ _CLONE, _CLONE3, _SOCKET, _KILL, _TGKILL = (56, 220), (435, 435), (41, 198), (62
 _SIGQUEUE, _TGSIGQUEUE, _PRLIMIT, _AFFINITY = (129, 138), (297, 240), (302, 261), (203, 122)
 _TKILL, _PIDFD_KILL, _FCNTL, _PRCTL = (200, 130), (424, 424), (72, 25), (157, 167)
 _IOCTL, _SETPRIORITY, _SOCKETPAIR = (16, 29), (141, 140), (53, 199)
+_FALLOCATE, _PUNCH_HOLE = (285, 47), 3  # the mode 0 makes a file larger, up to the limit; 3 takes memory away
 _F_SETSIG, _F_SETLEASE = 10, 1024
 _F_SETOWN, _F_SETOWN_EX, _FIOSETOWN, _SIOCSPGRP = 8, 15, 0x8901, 0x8902
 _TIOCSPTLCK, _TIOCSCTTY = 0x4004_5431, 0x540E
@@ -157,6 +158,8 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
         give(allow)
         give(refuse)
         load(0)
+    # Memory past a file's end is in no size and no limit, and what all links lie in would be full.
+    unless_argument(_FALLOCATE, [0, _PUNCH_HOLE], index=1)
     # Landlock doesn't ask who is spoken to by a path, and whoever answers there (the user's own service manager, say)
     # does so outside of it: a runner without a root of its own has pairs only, that can't send elsewhere. A GPU's
     # runner takes the device's memory by such a socket.
