@@ -18,6 +18,9 @@ from kbslurm_eval.shared.values import DEPTH_CAP, Unsendable
 
 ANY = Layout(tree=["x"], size=0)  # where there is no reference whose answer could have a layout
 FACTOR, LEAST_CAP = 8, 1 << 16  # how much larger than the reference's answer an output may be
+IN_PYTHON = (
+    24  # what a number takes at least where each is an object of its own, whatever its eight bytes are elsewhere
+)
 TORCH_SIZES = {
     "bool": 1, "uint8": 1, "int8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1,
     "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "uint32": 4, "float32": 4, "int64": 8,
@@ -75,7 +78,7 @@ class _Laid:
     """A claimed tree, laid out anew."""
 
     def __init__(self, cap: int, devices: frozenset[str]) -> None:
-        self._cap, self._devices, self.end = cap, devices, 0
+        self._cap, self._devices, self.end, self._beside = cap, devices, 0, 0
 
     def node(self, told: Any, depth: int) -> Any:
         """The same node with places of ours."""
@@ -95,7 +98,8 @@ class _Laid:
             case ["u" | "b" | "B" as kind, _, cap]:
                 return [kind, self._room(8 + _count(cap)), cap]
             case ["q" | "f" as kind, _, count]:
-                return [kind, self._room(8 * _count(count)), count]
+                self._beside += (IN_PYTHON - 8) * _count(count)
+                return [kind, self._room(8 * count), count]
             case ["l" | "t" as kind, list() as inner]:
                 return [kind, [self.node(one, depth + 1) for one in inner]]
             case ["d", list() as pairs]:
@@ -118,7 +122,7 @@ class _Laid:
     def _room(self, size: int) -> int:
         at = self.end
         self.end = (at + size + 7) // 8 * 8
-        if self.end > self._cap:
+        if self.end + self._beside > self._cap:
             raise _Unfit
         return at
 
