@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -167,10 +168,19 @@ def test_a_profiler_around_the_runner_leaves_its_files_when_the_runner_ends(
 
 
 def test_no_answer_from_the_script_is_infrastructure(tmp_path: Path, folders: tuple[Path, Path]) -> None:
-    (folders[0] / "run.1.pid").write_text("999999999")
-    (folders[0] / "run.1.status").write_text("255")
     asked, link = folders
+
+    def script() -> None:
+        """It says that the runner has started and ended, and there was none."""
+        with (asked / "ask").open("r+b", buffering=0) as ask:
+            number = ask.readline().split()[1].decode()
+        (asked / f"run.{number}.status").write_text("255")
+        (asked / f"run.{number}.pid").write_text("999999999")
+
+    answering = threading.Thread(target=script, name="script")
+    answering.start()
     report = ground.judged(tmp_path, ground.manifest(RIGHT), "--supervisor", str(asked), "--link", str(link)).told
+    answering.join()
     assert report.verdict == "infrastructure"
     assert "before it had the submission" in report.reason
 

@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import resource
 import socket
 import subprocess
@@ -318,6 +319,16 @@ def custom_kernel(data):
     return sorted(data)
 """
 HONEST = "def custom_kernel(data):\n    return sorted(data)\n"
+COUNTER = """
+import re
+
+with open("/proc/self/mountinfo") as file:
+    print("AT", *re.findall(r"/([0-9]+)/bell /link", file.read()))
+
+
+def custom_kernel(data):
+    return sorted(data)
+"""
 RESERVER = """
 import ctypes, os
 
@@ -346,6 +357,15 @@ def test_nobody_keeps_a_file_of_the_harness_or_watches_it(tmp_path: Path) -> Non
     """The files are its own user's where the judge isn't root, and others that open a leased one wait for 45 s."""
     report = ground.judged(tmp_path, ground.manifest(WATCHER, mode="test")).told
     assert report.verdict == "passed", report.reason
+
+
+@needs(USER_NAMESPACES)
+def test_a_runners_mounts_dont_tell_which_launch_it_is(tmp_path: Path) -> None:
+    """By its number a submission would know when it is timed, and when by whom."""
+    report = ground.judged(tmp_path, ground.manifest(COUNTER, mode="benchmark")).told
+    numbers = [int(number) for number in re.findall(r"^AT (\d+)$", report.log, flags=re.MULTILINE)]
+    assert len(set(numbers)) == len(numbers) >= 3, report.log
+    assert min(numbers) > 1_000_000, numbers
 
 
 @needs(USER_NAMESPACES)

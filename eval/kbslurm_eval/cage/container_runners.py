@@ -61,7 +61,16 @@ from kbslurm_eval.cage.limits import GOES_FIRST, SPARED
 from kbslurm_eval.cage.process_tree import ProcessTree
 from kbslurm_eval.cage.processes import has_ended, send_signal
 from kbslurm_eval.cage.runner_log import RunnerLog
-from kbslurm_eval.cage.runners import CALL_STOP_S, IMAGE_FACTS, START_S, CantStart, Runner, end_in_words, profiler_named
+from kbslurm_eval.cage.runners import (
+    CALL_STOP_S,
+    IMAGE_FACTS,
+    START_S,
+    CantStart,
+    Runner,
+    end_in_words,
+    folder_apart,
+    profiler_named,
+)
 from kbslurm_eval.shared.wire import LOG_CAP, Limits
 
 
@@ -83,7 +92,6 @@ class ContainerRunners:
         self.notes: Sequence[str] = (
             (f"all that a runner may write: {facts['scratch']}",) if facts.get("scratch") else ()
         )
-        self._count = 0
         self._live: list[ContainerRunner] = []
         self.warmer = CoreWarmer()
         try:
@@ -93,8 +101,7 @@ class ContainerRunners:
 
     def prepare(self) -> Path:
         """The folder for the next launch's link."""
-        self._count += 1
-        return self._link / str(self._count)
+        return folder_apart(self._link)
 
     def hello(self) -> dict[str, Any]:
         """The container is the outer part of the cage; the runner applies limits and filter to itself when it reads

@@ -25,7 +25,15 @@ from kbslurm_eval.cage.process_tree import ProcessTree
 from kbslurm_eval.cage.processes import descendants_of, send_signal
 from kbslurm_eval.cage.runner_environment import interpreter_paths, places_for_all, runner_environment, toolkit_paths
 from kbslurm_eval.cage.runner_log import RunnerLog
-from kbslurm_eval.cage.runners import IMAGE_FACTS, START_S, CantStart, Runner, end_in_words, profiler_named
+from kbslurm_eval.cage.runners import (
+    IMAGE_FACTS,
+    START_S,
+    CantStart,
+    Runner,
+    end_in_words,
+    folder_apart,
+    profiler_named,
+)
 from kbslurm_eval.shared import remove_tree
 from kbslurm_eval.shared.profile_files import LEFT
 from kbslurm_eval.shared.program import eval_folder
@@ -73,7 +81,7 @@ class LocalRunners:
     def prepare(self) -> Path:
         """The folder for the next launch's link."""
         self._count += 1
-        return self._base / str(self._count)
+        return folder_apart(self._base)
 
     def hello(self) -> dict[str, Any]:
         """What a runner must be told; it is fully isolated before it starts."""

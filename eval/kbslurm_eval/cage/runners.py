@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -64,6 +65,14 @@ class Runner(Protocol):
     def log(self) -> str:
         """Its stdout and stderr, capped."""
         ...
+
+
+def folder_apart(where: Path) -> Path:
+    """A folder for the next launch, by a number that tells nothing: a runner reads it off its mounts, and a count would
+    say which launch it is in."""
+    while (found := where / str(secrets.randbelow(900_000_000) + 100_000_000)).exists():
+        pass
+    return found
 
 
 class Runners(Protocol):
