@@ -123,14 +123,16 @@ def test_a_compiled_submission_passes_every_phase(tmp_path: Path, level: int, wa
         (("  return 0;", "  *(volatile int *)0 = 1; return 0;"), "error", "signal SIGSEGV"),
         (("custom_kernel", "another_kernel"), "error", "custom_kernel"),
         (("int64_t more = 0;", '#include "reference.py"'), "error", "reference.py: No such file"),
-        (("<cstdint>", "<cstdint>\n__global__ void k() {}"), None, "here, and this is device code"),
+        (("<cstdint>", "<cstdint>\n__global__ void k() {}"), None, "here, and this is device code: submission.cu:4"),
+        (("  return 0;", '  return "__global__ <<<"[0] - 95;'), "passed", ""),
     ],
 )
 def test_one_verdict_for_compiled_code(tmp_path: Path, change: tuple[str, str], verdict: str | None, said: str) -> None:
     if verdict is None and any(compiler.find(name) for name in ("nvcc", "hipcc")):
         pointless("this machine has a compiler for devices")
     report = ground.judged(tmp_path, _compiled(SCALES.replace(*change))).told
-    assert report.verdict == (verdict or "infrastructure"), report.reason
+    # Not the machine's fault, which has no device on purpose: else a word in a string would have a run measured again.
+    assert report.verdict == (verdict or "error"), report.reason
     assert said in report.reason
     assert len(report.reason.splitlines()) == 1
     if "while building" in said:

@@ -50,6 +50,11 @@ def compiled(told: dict[str, Any], cache: str) -> tuple[int, str]:
     text = _COMMENT.sub("", "\n".join(told["files"].values()))
     on_device = _DEVICE_CODE.search(text) is not None
     compiler = _compiler(on_device)
+    for_processors = compiler is None and on_device and told["gpu"].lower() == "cpu"
+    if for_processors:
+        # What looks like device code may stand in a string. If it is some, g++ says so, and not that a machine is at
+        # fault which is to have no device: its runs are measured again.
+        compiler = _compiler(device=False)
     if compiler is None:
         return Status.NO_COMPILER, _missing(on_device)
     library = os.path.join(cache, told["library"])
@@ -67,6 +72,8 @@ def compiled(told: dict[str, Any], cache: str) -> tuple[int, str]:
         if code == -9 or "Killed" in said or "virtual memory exhausted" in said or "out of memory" in said.lower():
             return Status.MEMORY, "the compiler ran out of memory"
         why = excerpt(said, told["entry"], told.get("expected", ""))
+        if for_processors:
+            why = f"{_missing(device=True)}: {why}"
         return Status.NOT_BUILT, why or f"{os.path.basename(compiler)} ended with {code}"
     return Status.OK, ""
 
