@@ -62,6 +62,13 @@ def revealed(frozen: Iterable[Entry], true: Iterable[Entry], since: Collection[S
     )
 
 
+def step_of_top(frozen: Iterable[Entry], true: Iterable[Entry], since: Collection[Side], top: int) -> int:
+    """The step after which only those still wait who stood among the first `top` when the board froze."""
+    before = _by_side(frozen)
+    first = set(list(before)[:top])
+    return sum(side not in first for side in _order(before, _by_side(true), since))
+
+
 def _order(before: Mapping[Side, Entry], after: Mapping[Side, Entry], since: Collection[Side]) -> list[Side]:
     """Whose results are opened, in this order. Those who wait keep theirs among themselves whatever is opened."""
     newcomers = [side for side in reversed(after) if side not in before]

@@ -415,7 +415,7 @@ def test_a_closed_board_is_there_for_nobody_outside(api: ServedApi) -> None:
         assert "transpose" not in outsider.get("/").text
         for path in (*paths, "/problem/transpose/template/Python"):
             assert outsider.get(path).status_code == 404, path
-        assert "(private)" in hana.get("/").text and hana.get(paths[1]).status_code == 200
+        assert ">private<" in hana.get("/").text and hana.get(paths[1]).status_code == 200
 
 
 def test_staff_act_by_forms_of_their_session_only(api: ServedApi) -> None:
@@ -853,7 +853,7 @@ def test_a_real_browser_follows_links_signs_on_and_sees_a_new_record_live(
     token = api.store.tokens.issue(api.store.people.ensure("ada").id, now=api.now)
 
     chromium.open(api.url)
-    assert chromium.title() == "Boards – kbslurm"
+    assert chromium.title() == "Competitions – kbslurm"
     chromium.click("a[href='/board/transpose/H100']")
     until(lambda: chromium.title() == "transpose on H100 – kbslurm", "the board opens")
     assert "ada" in chromium.ask("return document.querySelector('#live tbody').innerText")

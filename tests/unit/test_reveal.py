@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbslurm.domain.board import Entry, Ranking
-from kbslurm.domain.reveal import Revealed, Side, revealed
+from kbslurm.domain.reveal import Revealed, Side, revealed, step_of_top
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 FREEZE = START + timedelta(hours=5)
@@ -70,6 +71,14 @@ def test_beyond_the_last_step_is_the_last_step() -> None:
     assert revealed([], [], (), 7).is_over and revealed([], [], (), 7).step == 0
 
 
+def test_one_may_begin_with_the_first_few() -> None:
+    frozen = board({1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0})
+    true = best(frozen, board({4: 1.5, 2: 0.5, 5: 3.5}, after=True))
+    for top, step in ((0, 3), (1, 3), (2, 2), (3, 2), (4, 1), (9, 1)):
+        assert step_of_top(frozen, true, {2, 4, 5}, top) == step
+        assert all(one in (1, 2, 3, 4)[:top] for one in revealed(frozen, true, {2, 4, 5}, step).waiting)
+
+
 def test_who_may_rank_by_their_last_may_fall() -> None:
     frozen, true = board({1: 1.0, 2: 2.0, 3: 3.0}), board({2: 2.0, 3: 3.0, 1: 9.0})
     last = revealed(frozen, true, {1}, 1)
@@ -86,7 +95,7 @@ def test_it_ends_in_the_truth_and_each_step_lifts_one_person_or_nobody(
     assert steps[0].rows.entries == Ranking(frozen).entries
     assert steps[-1].rows.entries == true and not steps[-1].waiting
     assert len(steps) - 1 == len(late), "everybody who submitted since, once"
-    for earlier, later in zip(steps, steps[1:], strict=False):
+    for earlier, later in itertools.pairwise(steps):
         assert later.opened is not None
         moved = later.opened.side
         others = [one for one in sides(earlier) if one != moved]
@@ -104,9 +113,7 @@ def test_a_step_tells_nothing_of_who_still_waits(
     true = best(frozen, board(late, after=True))
     step = data.draw(st.integers(0, len(late)))
     shown = revealed(frozen, true, set(late), step)
-    other = [
-        replace(one, score_s=data.draw(SCORES), run_id=99) if one.side in shown.waiting else one for one in true
-    ]
+    other = [replace(one, score_s=data.draw(SCORES), run_id=99) if one.side in shown.waiting else one for one in true]
     again = revealed(frozen, Ranking(other).entries, set(late), step)
     assert (again.rows.entries, again.waiting, again.following) == (shown.rows.entries, shown.waiting, shown.following)
     assert again.opened == shown.opened
