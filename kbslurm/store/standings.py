@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 from kbslurm.domain import access, places
@@ -371,10 +370,16 @@ class Standings(Rows):
         assert found is not None
         return None if found["everywhere"] else frozenset(one for one in found["boards"] or () if one is not None)
 
-    def submitted_since(self, board: Board, gpu: str, since: datetime) -> frozenset[int | str]:
-        """Who has submitted for the ranking since then: people, or teams where those count together."""
-        rows = self._all(_SUBMITTED_SINCE, {"board": board.id, "gpu": gpu, "since": since})
-        return frozenset(row["person_id"] if row["team"] is None else row["team"] for row in rows)
+    def around_freeze(self, board: Board, gpu: str) -> tuple[list[Entry], list[Entry], frozenset[int | str]]:
+        """Undisguised, for a reveal: the standings as everybody sees them, as they are, and who has submitted for the
+        ranking since the freeze: people, or teams where those count together."""
+        frozen = self.best(board.name, gpu, undisguised=True)
+        if board.frozen_at is None:
+            return frozen, frozen, frozenset()
+        told = {"board": board.id, "gpu": gpu, "since": board.frozen_at}
+        rows = self._all(_SUBMITTED_SINCE, told)
+        since = frozenset(row["person_id"] if row["team"] is None else row["team"] for row in rows)
+        return frozen, self.best(board.name, gpu, live=True), since
 
     def teams_of(self, person: PersonId) -> dict[int, frozenset[str]]:
         """The teams for which this person has submitted, by the board's number, where teams count together."""

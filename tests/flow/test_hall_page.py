@@ -14,7 +14,7 @@ import pytest
 from tests.flow.gallery import judged
 from tests.flow.stage import HandClock
 from tests.flow.test_pages import browsing, csrf
-from tests.popcorn.served_api import ServedApi, served
+from tests.popcorn.served_api import GOOD, ServedApi, served
 
 HALL = "/board/transpose/H100/hall"
 REVEAL = "/staff/board/transpose/reveal"
@@ -218,6 +218,9 @@ def test_a_board_that_isnt_frozen_has_nothing_to_reveal(api: ServedApi) -> None:
         assert "Nobody has submitted since the freeze." in words(shown()) and "/unfreeze" in shown()
         rank(api, {"ada": 0.5e-3})
         assert "transpose still takes submissions" in words(shown()) and "data-next" in shown()
+        api.client("bob").submit("transpose", "H100", "leaderboard", "k.py", GOOD)
+        api.store.boards.close("transpose", by="root", now=go(api, 60))
+        assert "1 ranked run of transpose hasn’t ended yet" in words(shown()) and "still takes" not in shown()
 
 
 def test_who_submitted_since_waits_on_teams_and_gpu_types_of_their_own(api: ServedApi) -> None:

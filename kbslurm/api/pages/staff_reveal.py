@@ -19,10 +19,8 @@ from kbslurm.api.pages.visitors import Visitors, to_login
 from kbslurm.api.parameters import Name
 from kbslurm.domain import access, contest
 from kbslurm.domain.amounts import seconds
-from kbslurm.domain.board import Entry
 from kbslurm.domain.pseudonyms import Disguise
 from kbslurm.domain.reveal import Revealed, revealed, step_of_top
-from kbslurm.store.views import Board
 
 Step = Annotated[int, Query(ge=0, le=2**31 - 1)]
 Top = Annotated[int | None, Query(ge=0, le=2**31 - 1)]
@@ -41,7 +39,7 @@ def reveal_page(router: APIRouter, context: Context, visitors: Visitors) -> None
         work = visitors.at_board(person, leaderboard, "grade")
         board = work.held(leaderboard)
         gpu = contest.known_gpu(gpu or next(iter(board.gpus), ""), board.gpus)
-        both = _standings(context, board, gpu)
+        both = context.store.standings.around_freeze(board, gpu)
         if top is not None:
             here = f"/staff/board/{board.name}/reveal?gpu={gpu}"
             return RedirectResponse(f"{here}&step={step_of_top(*both, top)}#opened", status_code=303)
@@ -56,21 +54,12 @@ def reveal_page(router: APIRouter, context: Context, visitors: Visitors) -> None
             tops=[one for one in TOPS if one < len(shown.rows)],
             is_frozen=access.is_frozen(board.frozen_at, work.now),
             is_running=board.closed_at is None and not contest.closed(board.deadline_at, work.now),
+            open_runs=context.store.finalisations.open_runs(board),
             is_hidden=not access.shows_standings(board.standings),
             may_unfreeze=access.may_see_staff_page(person),
             closes=closes(board),
             **told(shown, disguise),
         )
-
-
-def _standings(context: Context, board: Board, gpu: str) -> tuple[list[Entry], list[Entry], frozenset[int | str]]:
-    """As everybody sees them, as they are, and who has submitted since the freeze."""
-    standings = context.store.standings
-    frozen = standings.best(board.name, gpu, undisguised=True)
-    if board.frozen_at is None:
-        return frozen, frozen, frozenset()
-    since = standings.submitted_since(board, gpu, board.frozen_at)
-    return frozen, standings.best(board.name, gpu, live=True), since
 
 
 def told(shown: Revealed, disguise: Disguise) -> dict[str, Any]:
