@@ -71,8 +71,8 @@ def step_of_top(frozen: Iterable[Entry], true: Iterable[Entry], since: Collectio
 
 def _order(before: Mapping[Side, Entry], after: Mapping[Side, Entry], since: Collection[Side]) -> list[Side]:
     """Whose results are opened, in this order. Those who wait keep theirs among themselves whatever is opened."""
-    newcomers = [side for side in reversed(after) if side not in before]
-    waiting = [side for side in reversed(before) if side in since or after.get(side) != before[side]]
+    newcomers = [side for side in reversed(list(after)) if side not in before]
+    waiting = [side for side in reversed(list(before)) if side in since or after.get(side) != before[side]]
     return [*newcomers, *waiting]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -240,7 +240,7 @@ def test_a_large_board_shows_the_places_around_what_is_opened(api: ServedApi, mo
     before = {f"p{n:02}": 1e-3 * (1 + n / 10) for n in range(12)}
     frozen(api, before, {"p10": 1.55e-3, "p00": 0.9e-3})
 
-    def part(page: str) -> tuple[Sequence[str], list[str]]:
+    def part(page: str) -> tuple[list[str], list[tuple[str, str]]]:
         return names(page), re.findall(r"(\d+) places (above|below)", page)
 
     with browsing(api, "hana", "staff") as hana:
