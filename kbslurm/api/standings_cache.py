@@ -57,6 +57,10 @@ class StandingsCache:
         """Both."""
         return self._now(board, gpu)[1:]
 
+    def with_undisguised(self, board: Board, gpu: str) -> tuple[Ranking, Ranking, list[Entry]]:
+        """Both, after the ranking as it is below any disguise: only to find somebody's own place in."""
+        return self._now(board, gpu)
+
     def own_rows(self, board: Board, person: PersonId) -> list[dict[str, Any]]:
         """This person's own places, as they are told them."""
         return self._context.store.standings.own_rows(board, person, ranking=lambda gpu: self._now(board, gpu)[0])

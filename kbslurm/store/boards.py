@@ -139,11 +139,6 @@ class Boards(Rows):
         statement = _COUNTED if counted else _UNCOUNTED
         return [self._board(found) for found in self._all(f"{statement}{wanted} ORDER BY b.id DESC")]
 
-    def submissions(self) -> dict[int, int]:
-        """How many submissions each board has, by its id; a board without any is missing."""
-        found = self._all("SELECT board_id, count(*) AS n FROM submission WHERE removed_at IS NULL GROUP BY board_id")
-        return {row["board_id"]: row["n"] for row in found}
-
     def names(self, *, public_only: bool = False) -> list[str]:
         wanted = " AND visibility = 'public'" if public_only else ""
         found = self._all(f"SELECT name FROM leaderboard WHERE deleted_at IS NULL{wanted} ORDER BY name")

@@ -153,6 +153,28 @@ SELECT bool_or(e.subject = 'board:' || %(board)s) AS changed,
 FROM event e WHERE e.id > %(after)s AND e.id <= %(settled)s
 """
 
+# The same for every board at once: which of them it may concern, or `everywhere`.
+_STIRRED = """
+SELECT coalesce(bool_or(e.kind IN ('staff.ban', 'staff.unban')), false) AS everywhere,
+    array_agg(DISTINCT CASE
+        WHEN e.subject ~ '^board:[0-9]{1,18}$' THEN substr(e.subject, length('board:') + 1)::bigint
+        WHEN e.kind = 'run.cancelled' OR e.kind = 'run.scored' AND (e.data ->> 'ranked')::boolean THEN
+            (SELECT s.board_id FROM submission s WHERE s.id = (e.data ->> 'submission')::bigint)
+        WHEN e.kind = 'submission.removed' THEN
+            (SELECT s.board_id FROM submission s WHERE s.id = substr(e.subject, length('submission:') + 1)::bigint)
+        END) AS boards
+FROM event e WHERE e.id > %(after)s AND e.id <= %(upto)s
+"""
+
+# Who has submitted for the ranking after a moment, and in time.
+_SUBMITTED_SINCE = f"""
+SELECT DISTINCT s.person_id, {SHOWN_TEAM} AS team
+FROM submission s JOIN leaderboard b ON b.id = s.board_id
+JOIN run r ON r.submission_id = s.id AND r.gpu = %(gpu)s AND r.counts
+WHERE s.board_id = %(board)s AND s.mode = 'leaderboard' AND s.removed_at IS NULL AND s.accepted_at > %(since)s
+    AND {in_time("s")}
+"""
+
 MOVED_LOOK = 20_000
 
 # What happens at a board without changing the ranking; a nickname changes only who stands there.
@@ -339,3 +361,32 @@ class Standings(Rows):
             people=None if found["whole"] else people,
             renamed=bool(found["renamed"]),
         )
+
+    def stirred(self, after: EventId, upto: EventId) -> frozenset[int] | None:
+        """The boards whose rankings may have changed between these events; None: all of them."""
+        if upto - after > MOVED_LOOK:
+            return None
+        found = self._one(_STIRRED, {"after": after, "upto": upto})
+        assert found is not None
+        return None if found["everywhere"] else frozenset(one for one in found["boards"] or () if one is not None)
+
+    def around_freeze(self, board: Board, gpu: str) -> tuple[list[Entry], list[Entry], frozenset[int | str]]:
+        """Undisguised, for a reveal: the standings as everybody sees them, as they are, and who has submitted for the
+        ranking since the freeze: people, or teams where those count together."""
+        frozen = self.best(board.name, gpu, undisguised=True)
+        if board.frozen_at is None:
+            return frozen, frozen, frozenset()
+        told = {"board": board.id, "gpu": gpu, "since": board.frozen_at}
+        rows = self._all(_SUBMITTED_SINCE, told)
+        since = frozenset(row["person_id"] if row["team"] is None else row["team"] for row in rows)
+        return frozen, self.best(board.name, gpu, live=True), since
+
+    def teams_of(self, person: PersonId) -> dict[int, frozenset[str]]:
+        """The teams for which this person has submitted, by the board's number, where teams count together."""
+        found = self._all(
+            "SELECT s.board_id, array_agg(DISTINCT s.team) AS teams FROM submission s"
+            " JOIN leaderboard b ON b.id = s.board_id AND b.teams AND b.deleted_at IS NULL"
+            " WHERE s.person_id = %(person)s AND s.team IS NOT NULL GROUP BY s.board_id",
+            {"person": person},
+        )
+        return {row["board_id"]: frozenset(row["teams"]) for row in found}

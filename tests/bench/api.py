@@ -211,19 +211,22 @@ class Stage:
         ]
 
     def pages(self) -> list[Row]:
-        """The board's page against the constant: as anybody sees it, signed in, and when it has changed each time."""
+        """The board's page and the start page against the constant: as anybody sees them, signed in, and the board's
+        when it has changed each time."""
         with PostgresStore(self.database) as store:
             session = store.tokens.issue(store.people.ensure("ada").id, kind="web")
             rows = [
-                self._page_row("board page", {}),
-                self._page_row("board page, signed in", {"Cookie": f"{SESSION}={session}"}),
+                self._page_row("board page", PAGE, {}),
+                self._page_row("board page, signed in", PAGE, {"Cookie": f"{SESSION}={session}"}),
+                self._page_row("start page", "/", {}),
+                self._page_row("start page, signed in", "/", {"Cookie": f"{SESSION}={session}"}),
             ]
             judge = Judge(store)
             changed = seconds_each(self.asker(PAGE, {}), scaled(60, least=20), judge.next_first)
         return [*rows, Row(name="board page after a verdict", value=statistics.median(changed) * 1e3, unit="ms")]
 
-    def _page_row(self, name: str, headers: dict[str, str]) -> Row:
-        page, constant = self.asker(PAGE, headers), self.asker(f"/constant/{self.number}")
+    def _page_row(self, name: str, path: str, headers: dict[str, str]) -> Row:
+        page, constant = self.asker(path, headers), self.asker(f"/constant/{self.number}")
         for warm in (page, constant):
             for _ in range(20):
                 warm()

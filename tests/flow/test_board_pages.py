@@ -30,7 +30,6 @@ from kbslurm.api.waiting import Histories
 from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import NotFound
 from kbslurm.flow.remove import remove
-from kbslurm.store.boards import Boards
 from kbslurm.store.standings import Standings
 from kbslurm.store.tokens import Tokens
 from kbslurm.store.views import Person
@@ -512,34 +511,3 @@ def test_those_who_ask_at_the_same_time_are_answered_by_one_look(
         name for name in ("u", "v", "w", None) for _ in range(10)
     ]
     assert costs["looks"] == 1 and costs["readers"] < 10, costs  # whoever is told first asks first who they are
-
-
-def test_the_start_page_counts_submissions_once_after_each_event(
-    api: ServedApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counts, one_by_one = Counter[str](), Boards.all
-    together = Boards.submissions
-
-    def all_of_them(self: Boards, **how: Any) -> Any:
-        counts["counted"] += how.get("counted", True)
-        return one_by_one(self, **how)
-
-    def submissions(self: Boards) -> Any:
-        counts["counted"] += 1
-        return together(self)
-
-    monkeypatch.setattr(Boards, "all", all_of_them)
-    monkeypatch.setattr(Boards, "submissions", submissions)
-    ada = api.client("ada")
-    with browsing(api) as anybody:
-
-        def shown() -> list[str]:
-            return re.findall(r'<td class="number late">(\d+)</td>', anybody.get("/").text)
-
-        assert shown() == ["0"]
-        number = ada.submit("transpose", "H100", "test", "k.py", GOOD)
-        counts.clear()
-        assert [shown() for _ in range(20)] == [["1"]] * 20 and counts["counted"] == 1, counts
-        person = api.store.people.ensure("ada")
-        remove(api.store.submissions, SubmissionId(number), person.id, "ada", api.now)
-        assert shown() == ["0"] and counts["counted"] == 2

@@ -279,6 +279,8 @@ def outlets(api: ServedApi, memory: Path) -> dict[str, Callable[[], str]]:
         "board page, signed in": lambda: page("/board/transpose/H100", "eve"),
         "board page's stream": stream,
         "start page": lambda: page("/"),
+        "start page, signed in": lambda: page("/", "eve"),
+        "hall": lambda: page("/board/transpose/H100/hall"),
         "problem page": lambda: page("/problem/transpose"),
         "popcorn's ranking": lambda: popcorn("/submissions/transpose/H100"),
         "popcorn's final": lambda: popcorn("/final/transpose/H100"),
@@ -593,6 +595,9 @@ def test_no_outlet_is_missing() -> None:
         "kbslurm/api/routes/contests.py": "one submission or judgement of a contest",
         "kbslurm/api/hosting/boards.py": "the export, frozen unless --live",
         "kbslurm/api/pages/staff_board.py": "for staff",
+        "kbslurm/api/pages/staff_reveal.py": "the reveal, for staff and graders",
+        "kbslurm/api/pages/board_list.py": "start page",
+        "kbslurm/api/pages/hall.py": "hall",
         "kbslurm/api/pages/drawn_boards.py": "board page and stream",
         "kbslurm/api/routes/popcorn.py": "ranking and final",
         "kbslurm/api/standings_cache.py": "what the pages and popcorn's calls read",
@@ -609,7 +614,7 @@ def test_no_outlet_is_missing() -> None:
     }
     assert undisguised == {"kbslurm/api/standings_cache.py", "kbslurm/store/standings.py"}
     reads = re.compile(
-        r"standings\.(scored|best|records|practice|scored_of|unfixed|of|now|page)\("
+        r"standings\.(scored|best|records|practice|scored_of|unfixed|of|now|page|with_undisguised|around_freeze)\("
         r"|finals\.applied\(|contests\.(page|of|teams)\("
     )
     found = {

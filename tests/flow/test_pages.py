@@ -24,7 +24,7 @@ import pytest
 
 from kbslurm.api.pages import drawing
 from kbslurm.api.pages.board_list import BoardList
-from kbslurm.api.pages.rendering import asset, static_file, took
+from kbslurm.api.pages.rendering import STATIC, asset, static_file, took
 from kbslurm.api.sessions import SESSION
 from kbslurm.domain.access import Role
 from kbslurm.domain.run import Ending, SubmissionId
@@ -415,7 +415,7 @@ def test_a_closed_board_is_there_for_nobody_outside(api: ServedApi) -> None:
         assert "transpose" not in outsider.get("/").text
         for path in (*paths, "/problem/transpose/template/Python"):
             assert outsider.get(path).status_code == 404, path
-        assert "(private)" in hana.get("/").text and hana.get(paths[1]).status_code == 200
+        assert ">private<" in hana.get("/").text and hana.get(paths[1]).status_code == 200
 
 
 def test_staff_act_by_forms_of_their_session_only(api: ServedApi) -> None:
@@ -516,7 +516,7 @@ def walked(browser: httpx.Client) -> tuple[set[str], set[str], set[str]]:
             alone = {"style"} if "/worklog?" in path else set()  # its own, by its hash in the policy
             assert not page.elements & ({"img", "iframe", "object", "style"} - alone), path
             assert not {name for name in page.elements if name.startswith("on")}, path
-            assert {link for link in page.links if ".js" in link} <= {asset("live.js"), asset("private.js")}
+            assert {link for link in page.links if ".js" in link} <= {asset(name) for name in STATIC if ".js" in name}
             forms |= page.forms
             todo += [urljoin(path, link) for link in page.links]
             for live in page.streams:
@@ -853,7 +853,7 @@ def test_a_real_browser_follows_links_signs_on_and_sees_a_new_record_live(
     token = api.store.tokens.issue(api.store.people.ensure("ada").id, now=api.now)
 
     chromium.open(api.url)
-    assert chromium.title() == "Boards – kbslurm"
+    assert chromium.title() == "Competitions – kbslurm"
     chromium.click("a[href='/board/transpose/H100']")
     until(lambda: chromium.title() == "transpose on H100 – kbslurm", "the board opens")
     assert "ada" in chromium.ask("return document.querySelector('#live tbody').innerText")

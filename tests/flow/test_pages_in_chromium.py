@@ -147,7 +147,7 @@ def test_nor_after_signing_out_in_another_tab(api: ServedApi, chromium: Chromium
     chromium.call("POST", "/window", handle=chromium.call("POST", "/window/new", type="tab")["handle"])
     chromium.open(f"{api.url}/me")
     chromium.click(".who button")
-    titled(chromium, "Boards")
+    titled(chromium, "Competitions")
     chromium.call("POST", "/window", handle=first)
     chromium.call("POST", "/back")
     titled(chromium, "Sign in")
@@ -336,7 +336,7 @@ def test_every_form_works_by_keyboard_and_without_scripts(api: ServedApi, chromi
         until(lambda: store.people.get(ruth.id).banned_at is None, "the ban is lifted")
         chromium.open(f"{api.url}/staff")
         chromium.write(".who button", ENTER)
-        titled(chromium, "Boards")
+        titled(chromium, "Competitions")
         assert chromium.complaints() == []
     finally:
         chromium.call("POST", "/goog/cdp/execute", cmd="Emulation.setScriptExecutionDisabled", params={"value": False})

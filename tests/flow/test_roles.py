@@ -55,6 +55,7 @@ MAY: Mapping[str, str] = {
         GET /
         GET /board/{leaderboard}
         GET /board/{leaderboard}/{gpu}
+        GET /board/{leaderboard}/{gpu}/hall
         GET /board/{leaderboard}/{gpu}/code
         GET /board/{leaderboard}/{gpu}/code/{submission_id}
         GET /problem/{leaderboard}
@@ -222,6 +223,7 @@ MAY: Mapping[str, str] = {
         GET /staff
         POST /staff/{act}
         GET /staff/board/{leaderboard}
+        GET /staff/board/{leaderboard}/reveal
         GET /staff/board/{leaderboard}/worklog
         GET /staff/board/{leaderboard}/submissions
         GET /staff/board/{leaderboard}/export
@@ -254,7 +256,7 @@ TELLS_NOBODY = {
     "GET /join/{code}",
     "POST /join/{code}",
 }  # the same answer, here, for those who may
-KEEPS = {"GET /static/{name}"}
+KEEPS = {"GET /static/{name}", "GET /"}
 UNKNOWN, TO_LOGIN = 400, "/login?next="
 
 

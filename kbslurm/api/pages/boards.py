@@ -1,4 +1,4 @@
-"""The public pages: boards, standings, problems and their templates."""
+"""The public pages: standings, problems and their templates."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from kbslurm.api import published_code, sessions
 from kbslurm.api.board_json import is_open, remarks
 from kbslurm.api.context import Context
-from kbslurm.api.lookup import may_see_board, seen_board
-from kbslurm.api.pages.board_list import BoardList
+from kbslurm.api.lookup import seen_board
 from kbslurm.api.pages.board_views import BoardViews, Place
 from kbslurm.api.pages.drawn_boards import page_with
 from kbslurm.api.pages.rendering import HEADERS, STATIC, static_file, static_version
@@ -37,21 +36,6 @@ MODES: Mapping[str, str] = {
 
 
 def board_pages(router: APIRouter, context: Context, visitors: Visitors, views: BoardViews) -> None:
-    listed = BoardList(context.store)
-
-    @router.get("/")
-    def boards(request: Request) -> Response:
-        """The boards that the reader may see."""
-        person = visitors.who(request)
-        mine = context.store.invites.boards_of(person.id) if person else frozenset()
-        now = context.clock.now()
-        rows = [
-            {"board": board, "is_open": is_open(board, now)}
-            for board in listed.now()
-            if may_see_board(board, person, mine)
-        ]
-        return visitors.page(request, "boards.html", person, rows=rows)
-
     @router.get("/board/{leaderboard}")
     def any_gpu(leaderboard: Name, request: Request) -> Response:
         """The board for its first GPU type."""

@@ -28,6 +28,8 @@ POLICY = (
 HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin", "X-Frame-Options": "DENY"}
 STATIC = {
     "style.css": "text/css; charset=utf-8",
+    "countdown.js": "text/javascript; charset=utf-8",
+    "hall.js": "text/javascript; charset=utf-8",
     "live.js": "text/javascript; charset=utf-8",
     "private.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",

@@ -12,6 +12,8 @@ from kbslurm.api.pages.boards import board_pages
 from kbslurm.api.pages.code import code_pages
 from kbslurm.api.pages.courses import course_pages
 from kbslurm.api.pages.design import design_page
+from kbslurm.api.pages.front import front_page
+from kbslurm.api.pages.hall import hall_page
 from kbslurm.api.pages.joining import joining_page
 from kbslurm.api.pages.live import live_streams
 from kbslurm.api.pages.questions import question_pages
@@ -19,6 +21,7 @@ from kbslurm.api.pages.sign_on import sign_on_pages
 from kbslurm.api.pages.staff import staff_pages
 from kbslurm.api.pages.staff_board import staff_board_page
 from kbslurm.api.pages.staff_boards import staff_new_board_page
+from kbslurm.api.pages.staff_reveal import reveal_page
 from kbslurm.api.pages.staff_submissions import staff_submission_pages
 from kbslurm.api.pages.standings_file import standings_file
 from kbslurm.api.pages.submissions import submission_pages
@@ -32,7 +35,9 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
     router = APIRouter(include_in_schema=False, route_class=Door)
     visitors = Visitors(context)
     views = BoardViews(context, histories, standings)
+    front_page(router, context, visitors, standings)
     board_pages(router, context, visitors, views)
+    hall_page(router, context, visitors, standings)
     submitting_page(router, context, visitors)
     code_pages(router, context, visitors)
     submission_pages(router, context, visitors, histories, standings)
@@ -42,6 +47,7 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
     staff_board_page(router, context, visitors)
     staff_new_board_page(router, context, visitors)
     staff_submission_pages(router, context, visitors)
+    reveal_page(router, context, visitors)
     standings_file(router, context, visitors)
     course_pages(router, context, visitors)
     question_pages(router, context, visitors)
