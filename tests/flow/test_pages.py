@@ -24,7 +24,7 @@ import pytest
 
 from kbslurm.api.pages import drawing
 from kbslurm.api.pages.board_list import BoardList
-from kbslurm.api.pages.rendering import asset, static_file, took
+from kbslurm.api.pages.rendering import STATIC, asset, static_file, took
 from kbslurm.api.sessions import SESSION
 from kbslurm.domain.access import Role
 from kbslurm.domain.run import Ending, SubmissionId
@@ -516,7 +516,8 @@ def walked(browser: httpx.Client) -> tuple[set[str], set[str], set[str]]:
             alone = {"style"} if "/worklog?" in path else set()  # its own, by its hash in the policy
             assert not page.elements & ({"img", "iframe", "object", "style"} - alone), path
             assert not {name for name in page.elements if name.startswith("on")}, path
-            assert {link for link in page.links if ".js" in link} <= {asset("live.js"), asset("private.js")}
+            ours = {asset(one) for one in STATIC if one.endswith(".js")}
+            assert {link for link in page.links if ".js" in link} <= ours
             forms |= page.forms
             todo += [urljoin(path, link) for link in page.links]
             for live in page.streams:

@@ -14,6 +14,7 @@ from kbslurm.api.pages.courses import course_pages
 from kbslurm.api.pages.design import design_page
 from kbslurm.api.pages.joining import joining_page
 from kbslurm.api.pages.live import live_streams
+from kbslurm.api.pages.problems import problem_pages
 from kbslurm.api.pages.questions import question_pages
 from kbslurm.api.pages.sign_on import sign_on_pages
 from kbslurm.api.pages.staff import staff_pages
@@ -22,7 +23,7 @@ from kbslurm.api.pages.staff_boards import staff_new_board_page
 from kbslurm.api.pages.staff_submissions import staff_submission_pages
 from kbslurm.api.pages.standings_file import standings_file
 from kbslurm.api.pages.submissions import submission_pages
-from kbslurm.api.pages.submitting import submitting_page
+from kbslurm.api.pages.submitting import submitting_pages
 from kbslurm.api.pages.visitors import Visitors
 from kbslurm.api.standings_cache import StandingsCache
 
@@ -33,7 +34,8 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
     visitors = Visitors(context)
     views = BoardViews(context, histories, standings)
     board_pages(router, context, visitors, views)
-    submitting_page(router, context, visitors)
+    problem_pages(router, context, visitors)
+    submitting_pages(router, context, visitors, histories)
     code_pages(router, context, visitors)
     submission_pages(router, context, visitors, histories, standings)
     sign_on_pages(router, context, visitors)
