@@ -83,6 +83,8 @@ def before_submitting(context: Rows, histories: Histories, gpu: str) -> dict[str
     if named is None:
         return {**_unknown(gpu), "error": "no place here has this GPU", "starts_in_s": None, "words": ""}
     found, now = _queue(context, named, None)
+    if now.held_up:
+        return {**found, "starts_in_s": None, "words": now.held_up}
     slots = context.slots.get(named, 0)
     range_s = eta.starts_in_s(now.queued, now.open_now, slots, histories.of(context, named)) if now.led else None
     told = None if range_s is None else [round(s, 1) for s in range_s]

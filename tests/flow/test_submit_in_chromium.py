@@ -118,7 +118,8 @@ def test_colours_and_line_numbers_lie_over_what_is_written(api: ServedApi, chrom
     until(lambda: (at := chromium.ask(places))[0] == at[1] == at[3] > 1234 and at[2] == at[4] > 210, "to the end")
     chromium.ask("const name = document.getElementById('name'); name.value = 'k.cu'; "
                  "name.dispatchEvent(new Event('input'))")  # fmt: skip
-    until(lambda: not chromium.ask("return document.querySelector('.seen .c-keyword')"), "no Python any more")
+    word = "return document.querySelector('.seen .c-keyword').textContent"
+    until(lambda: chromium.ask(word) == "return", "no Python any more")
     assert chromium.complaints() == []
 
 

@@ -19,6 +19,7 @@ from kbslurm.domain.gpu_budgets import HOUR_S, GpuBudget, Held
 from kbslurm.domain.run import SubmissionId
 from kbslurm.domain.source import files_of
 from kbslurm.flow.submit import accept
+from tests.flow import gallery
 from tests.flow.stage import HandClock
 from tests.flow.test_pages import HIDDEN_SPEC, HOSTILE, browsing, contrast, csrf, judged
 from tests.popcorn.served_api import GOOD, ServedApi, served
@@ -257,3 +258,24 @@ def test_a_private_board_has_no_form_for_others(api: ServedApi) -> None:
         assert eve.get(SUBMIT).status_code == 404
         answer = sent(eve, name="k.py", source=GOOD.decode())
         assert answer.status_code == 404 and "<textarea" not in answer.text
+
+
+def test_the_likely_wait_is_told_for_each_gpu_type(api: ServedApi) -> None:
+    """As a submission that came now would be told, behind all that are queued."""
+    store = api.store
+    for _ in range(3):
+        gallery.judged(store, "ada", api.now, 0.5)  # it takes 40 s
+        clock(api).go(300)
+    held = {"overflow": {"held_up": {}}}
+    store.leases.hold("daemon", "here", 9e6, api.now, info=held)
+    with browsing(api, "ada") as ada:
+        page = ada.get(SUBMIT).text
+        assert page.count("0 waiting, 0 running; starts within a minute") == 2
+        for _ in range(3):
+            accept(store.intake, store.people.ensure("bob").id, "transpose", "k.py", GOOD, "test", ["H100"], api.now)
+        page = ada.get(SUBMIT).text
+        assert re.search(r"3 waiting, 0 running; starts (within|in about) [^<]*min", page), "behind these"
+        assert "0 waiting, 0 running; starts within a minute" in page
+        held["overflow"]["held_up"]["H100"] = "the only site is being drained"
+        store.leases.hold("daemon", "here", 9e6, api.now, info=held)
+        assert "3 waiting, 0 running; the only site is being drained" in ada.get(SUBMIT).text
