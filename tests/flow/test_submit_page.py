@@ -266,7 +266,7 @@ def test_the_likely_wait_is_told_for_each_gpu_type(api: ServedApi) -> None:
     for _ in range(3):
         gallery.judged(store, "ada", api.now, 0.5)  # it takes 40 s
         clock(api).go(300)
-    held = {"overflow": {"held_up": {}}}
+    held: dict[str, dict[str, dict[str, str]]] = {"overflow": {"held_up": {}}}
     store.leases.hold("daemon", "here", 9e6, api.now, info=held)
     with browsing(api, "ada") as ada:
         page = ada.get(SUBMIT).text
