@@ -13,6 +13,7 @@ from kbslurm.domain.source import FILES_CAP, SOURCE_CAP
 from kbslurm.errors import Invalid
 
 PART = "file"
+FIELDS = 12 + FILES_CAP  # of a form, beside its files: each file of a submission may be written in one
 OPENAPI = {
     "requestBody": {
         "required": True,
@@ -48,7 +49,7 @@ class FormFiles:
 
 async def read(request: Request) -> Upload:
     """The file, or Invalid. Its size has been limited by the call's cap (see `calls`)."""
-    found = await _parsed(request, most=1, hint="Send one part, `file`, with a file name.")
+    found = await _parsed(request, most=1, fields=8, hint="Send one part, `file`, with a file name.")
     if not found.files:
         raise Invalid("the upload has no part `file` with a file name")
     ((name, data),) = found.files.items()
@@ -57,10 +58,10 @@ async def read(request: Request) -> Upload:
 
 async def read_form(request: Request) -> FormFiles:
     """All files of a form, or Invalid; none if none was chosen. Their size has been limited likewise."""
-    return await _parsed(request, most=FILES_CAP, hint="Choose one file, several, or a zip of them.")
+    return await _parsed(request, most=FILES_CAP, fields=FIELDS, hint="Choose one file, several, or a zip of them.")
 
 
-async def _parsed(request: Request, *, most: int, hint: str) -> FormFiles:
+async def _parsed(request: Request, *, most: int, fields: int, hint: str) -> FormFiles:
     body = await request.body()
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise Invalid("the upload isn't multipart/form-data", hint=hint)
@@ -68,7 +69,7 @@ async def _parsed(request: Request, *, most: int, hint: str) -> FormFiles:
     async def once() -> AsyncGenerator[bytes, None]:
         yield body
 
-    parser = MultiPartParser(request.headers, once(), max_files=most, max_fields=8, max_part_size=SOURCE_CAP + 1)
+    parser = MultiPartParser(request.headers, once(), max_files=most, max_fields=fields, max_part_size=SOURCE_CAP + 1)
     try:
         form = await parser.parse()
     except (MultiPartException, KeyError, UnicodeDecodeError, LookupError) as error:

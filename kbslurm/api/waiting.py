@@ -76,6 +76,21 @@ def of_receipt(context: Rows, histories: Histories, receipt: Receipt) -> dict[st
     return found | _place(context, histories, gpu, now)
 
 
+def before_submitting(context: Rows, histories: Histories, gpu: str) -> dict[str, Any]:
+    """RQ of this GPU type, and when a run would start that came now, behind all that are queued: `starts_in_s`, a range
+    in seconds, and the same in `words`, which are empty where nothing is known."""
+    named = _known_type(context, gpu)
+    if named is None:
+        return {**_unknown(gpu), "error": "no place here has this GPU", "starts_in_s": None, "words": ""}
+    found, now = _queue(context, named, None)
+    if now.held_up:
+        return {**found, "starts_in_s": None, "words": now.held_up}
+    slots = context.slots.get(named, 0)
+    range_s = eta.starts_in_s(now.queued, now.open_now, slots, histories.of(context, named)) if now.led else None
+    told = None if range_s is None else [round(s, 1) for s in range_s]
+    return {**found, "starts_in_s": told, "words": _soon(told).removeprefix(", ")}
+
+
 def _known_type(context: Rows, gpu: str) -> str | None:
     """This GPU type as the places here spell it, if one has it."""
     return {name.lower(): name for name in context.slots}.get(gpu.lower())

@@ -177,6 +177,25 @@ class Intake(Rows):
             accepted_at=now,
         )
 
+    def use(self, admission: Admission, mode: Mode, now: datetime) -> LimitsAndUse:
+        """What limits hold for such a submission, and how much of them is used; nothing is locked or stored. To be told
+        to the person: it may be different when they submit."""
+        asked = {
+            "person": admission.person_id,
+            "board": admission.board_id,
+            "category": policy.category(mode),
+        }
+        with self._pool.transaction() as connection:
+            found = row_of(connection, LIMITS, asked)
+            if found is None or found["name"] is None:
+                raise NotFound("board", admission.board)
+            person, board = admission.person_id, admission.board_id
+            known = completed(connection, found, person, board, policy.category(mode), now)
+            if found["budget_course"] is not None and not admission.by_staff:
+                held = held_by(connection, found["budget_course"], person, admission.gpus, now)
+                known = replace(known, budgets=held)
+        return known
+
     def _ring(self) -> None:
         """Wake the others, now that it is committed. Without this they would notice within a heartbeat."""
         with suppress(KbslurmError):

@@ -62,6 +62,7 @@ AND_STAFFS = """
     GET /board/{leaderboard}/{gpu}
     GET /problem/{leaderboard}
     GET /problem/{leaderboard}/template/{language}
+    GET /problem/{leaderboard}/submit
     GET /live/{leaderboard}
     GET /user/standing/{leaderboard}
     PUT /user/nickname/{leaderboard}

@@ -214,6 +214,7 @@ MAY: Mapping[str, str] = {
         GET /s/{submission_id}
         GET /s/{submission_id}/artifacts/{gpu}/{name}
         POST /s/{submission_id}/cancel
+        GET /problem/{leaderboard}/submit
         POST /problem/{leaderboard}/submit
         POST /problem/{leaderboard}/consent
         POST /problem/{leaderboard}/nickname

@@ -21,6 +21,14 @@ VERDICTS = (
     "queued", "launching", "running", "passed", "wrong", "error", "timeout", "memory", "violation", "infrastructure",
     "cancelled",
 )  # fmt: skip
+CODE = """#include <cuda_fp16.h>
+
+// One row per block
+__global__ void scale(const half *x, half *y, float by) {
+  int at = blockIdx.x * blockDim.x + threadIdx.x;
+  y[at] = __float2half(2.0f * by * __half2float(x[at]));  // "exact"
+}
+"""
 _COLOUR = re.compile(r"--([\w-]+): (#[0-9a-f]{6})")
 
 
@@ -32,7 +40,7 @@ def design_page(router: APIRouter, context: Context, visitors: Visitors) -> None
             raise NotFound("page", "/design")
         return visitors.page(
             request, "design.html", visitors.who(request), colours=list(_colours()), sizes=SIZES, spaces=SPACES,
-            verdicts=VERDICTS, record=_record(), now=datetime(2026, 1, 12, 9, 30, tzinfo=UTC),
+            verdicts=VERDICTS, code=CODE, record=_record(), now=datetime(2026, 1, 12, 9, 30, tzinfo=UTC),
         )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from kbslurm import __version__
 from kbslurm.api import sessions
+from kbslurm.api.pages.text.highlighting import highlighted
 from kbslurm.domain import contest, lateness
 from kbslurm.domain.amounts import score
 from kbslurm.store.views import Board
@@ -32,6 +33,8 @@ STATIC = {
     "hall.js": "text/javascript; charset=utf-8",
     "live.js": "text/javascript; charset=utf-8",
     "private.js": "text/javascript; charset=utf-8",
+    "submit.js": "text/javascript; charset=utf-8",
+    "copy.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
 SHEETS = "css"  # the folder whose files are the stylesheet, one after another
@@ -114,7 +117,7 @@ _templates = Environment(
     extensions=[],
     auto_reload=False,  # or every page looks whether its files have changed
 )
-_templates.globals.update(version=__version__, asset=asset)
+_templates.globals.update(version=__version__, asset=asset, highlighted=highlighted)
 _templates.filters.update(took=took, when=when, closes=closes, measured=measured, late=lateness.span_text)
 
 

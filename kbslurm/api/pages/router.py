@@ -16,6 +16,7 @@ from kbslurm.api.pages.front import front_page
 from kbslurm.api.pages.hall import hall_page
 from kbslurm.api.pages.joining import joining_page
 from kbslurm.api.pages.live import live_streams
+from kbslurm.api.pages.problems import problem_pages
 from kbslurm.api.pages.questions import question_pages
 from kbslurm.api.pages.sign_on import sign_on_pages
 from kbslurm.api.pages.staff import staff_pages
@@ -25,7 +26,7 @@ from kbslurm.api.pages.staff_reveal import reveal_page
 from kbslurm.api.pages.staff_submissions import staff_submission_pages
 from kbslurm.api.pages.standings_file import standings_file
 from kbslurm.api.pages.submissions import submission_pages
-from kbslurm.api.pages.submitting import submitting_page
+from kbslurm.api.pages.submitting import submitting_pages
 from kbslurm.api.pages.visitors import Visitors
 from kbslurm.api.standings_cache import StandingsCache
 
@@ -38,7 +39,8 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
     front_page(router, context, visitors, standings)
     board_pages(router, context, visitors, views)
     hall_page(router, context, visitors, standings)
-    submitting_page(router, context, visitors)
+    problem_pages(router, context, visitors)
+    submitting_pages(router, context, visitors, histories)
     code_pages(router, context, visitors)
     submission_pages(router, context, visitors, histories, standings)
     sign_on_pages(router, context, visitors)

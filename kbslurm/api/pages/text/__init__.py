@@ -1,0 +1,1 @@
+"""Turns what people write, statements and code, into markup that holds nothing but text of theirs."""
