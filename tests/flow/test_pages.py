@@ -516,7 +516,7 @@ def walked(browser: httpx.Client) -> tuple[set[str], set[str], set[str]]:
             alone = {"style"} if "/worklog?" in path else set()  # its own, by its hash in the policy
             assert not page.elements & ({"img", "iframe", "object", "style"} - alone), path
             assert not {name for name in page.elements if name.startswith("on")}, path
-            assert {link for link in page.links if ".js" in link} <= {asset("live.js"), asset("private.js")}
+            assert {link for link in page.links if ".js?" in link} <= {asset("live.js"), asset("private.js")}
             forms |= page.forms
             todo += [urljoin(path, link) for link in page.links]
             for live in page.streams:

@@ -16,6 +16,7 @@ from kbslurm.api.lookup import may_see_board, seen_board
 from kbslurm.api.pages.board_list import BoardList
 from kbslurm.api.pages.board_views import BoardViews, Place
 from kbslurm.api.pages.drawn_boards import page_with
+from kbslurm.api.pages.link_cards import board_card, front_card
 from kbslurm.api.pages.rendering import HEADERS, STATIC, static_file, static_version
 from kbslurm.api.pages.visitors import Offset, Visitors, form_of
 from kbslurm.api.parameters import Gpu, Name
@@ -50,7 +51,7 @@ def board_pages(router: APIRouter, context: Context, visitors: Visitors, views: 
             for board in listed.now()
             if may_see_board(board, person, mine)
         ]
-        return visitors.page(request, "boards.html", person, rows=rows)
+        return visitors.page(request, "boards.html", person, rows=rows, card=front_card(context))
 
     @router.get("/board/{leaderboard}")
     def any_gpu(leaderboard: Name, request: Request) -> Response:
@@ -85,6 +86,7 @@ def board_pages(router: APIRouter, context: Context, visitors: Visitors, views: 
             "problem.html",
             person,
             board=shown,
+            card=board_card(context, shown),
             problem=shown.problem,
             base=base,
             is_open=is_open(shown, context.clock.now()),

@@ -15,6 +15,7 @@ from kbslurm.api.pages.design import design_page
 from kbslurm.api.pages.joining import joining_page
 from kbslurm.api.pages.live import live_streams
 from kbslurm.api.pages.questions import question_pages
+from kbslurm.api.pages.sharing import sharing_routes
 from kbslurm.api.pages.sign_on import sign_on_pages
 from kbslurm.api.pages.staff import staff_pages
 from kbslurm.api.pages.staff_board import staff_board_page
@@ -23,6 +24,7 @@ from kbslurm.api.pages.staff_submissions import staff_submission_pages
 from kbslurm.api.pages.standings_file import standings_file
 from kbslurm.api.pages.submissions import submission_pages
 from kbslurm.api.pages.submitting import submitting_page
+from kbslurm.api.pages.table_files import table_files
 from kbslurm.api.pages.visitors import Visitors
 from kbslurm.api.standings_cache import StandingsCache
 
@@ -32,6 +34,8 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
     router = APIRouter(include_in_schema=False, route_class=Door)
     visitors = Visitors(context)
     views = BoardViews(context, histories, standings)
+    table_files(router, context, visitors, standings)
+    sharing_routes(router, context, standings)
     board_pages(router, context, visitors, views)
     submitting_page(router, context, visitors)
     code_pages(router, context, visitors)
