@@ -8,6 +8,7 @@ without it that is done for the pages that most people see, and the others are s
 from __future__ import annotations
 
 import gzip
+import itertools
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -21,8 +22,9 @@ from fastapi.routing import APIRoute
 from kbslurm.api.app import create_app
 from tests import databases
 from tests.flow import pinned_fonts, reference_pictures
-from tests.flow.chromium import THEMES, WIDTHS, Chromium, Theme, started
-from tests.flow.scene import Scene, Visit
+from tests.flow.chromium import THEMES, WIDTHS, Chromium, Theme, started, until
+from tests.flow.gallery import judged
+from tests.flow.scene import THOUSANDS, Scene, Visit
 from tests.flow.stage import HandClock
 from tests.popcorn.served_api import served
 from tests.services import CHROMIUM, needs
@@ -234,6 +236,32 @@ def test_a_boards_first_view_is_small(scene: Scene) -> None:
         assets = set(re.findall(r'(?:href|src)="(/static/[^"]+)"', page.text))
         sizes = {path: len(gzip.compress(http.get(path).content)) for path in (BOARD_OF_100, *sorted(assets))}
     assert len(sizes) <= 4 and sum(sizes.values()) < FIRST_VIEW, sizes
+
+
+def test_a_board_is_shown_in_a_frame_of_another_site_and_no_other_page_is(scene: Scene, chromium: Chromium) -> None:
+    for path, is_shown in (("/embed/board/transpose/H100", True), ("/board/transpose/H100", False), ("/", False)):
+        chromium.open(f"data:text/html,<iframe src='{scene.api.url}{path}' width=600 height=400></iframe>")
+        chromium.call("POST", "/frame", id=chromium.call("POST", "/element", using="css selector", value="iframe"))
+        assert ("transpose" in chromium.ask("return document.body.innerText")) is is_shown, path
+        chromium.call("POST", "/frame", id=None)
+
+
+def test_a_board_in_a_frame_shows_a_new_score_without_a_reload(scene: Scene, chromium: Chromium) -> None:
+    chromium.open(f"{scene.api.url}/embed/board/one/H100")
+    chromium.ask("window.stayed = true")
+    judged(scene.api.store, "late comer", scene.api.now, 5e-4, board="one")
+    chromium.ask("document.dispatchEvent(new Event('visibilitychange'))")
+    until(lambda: "late comer" in chromium.ask("return document.body.innerText"), "the new score shows")
+    assert chromium.ask("return window.stayed") is True
+    assert chromium.ask("return document.querySelectorAll('main').length") == 1
+
+
+def test_a_large_boards_file_has_all_of_it(scene: Scene) -> None:
+    """Ten thousand places; the ranks that ties allow, which take long, only for the first."""
+    told = httpx.get(f"{scene.api.url}{BOARD_OF_100}.json", timeout=60).json()
+    assert [row["rank"] for row in told] == list(range(1, THOUSANDS + 1))
+    assert [row["rank"] for row in told if row["best_rank"] is not None] == list(range(1, 101))
+    assert all(one["score_s"] <= two["score_s"] for one, two in itertools.pairwise(told))
 
 
 def test_pages_look_as_they_did(scene: Scene, chromium: Chromium, tmp_path: Path) -> None:
