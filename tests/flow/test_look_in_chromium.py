@@ -11,8 +11,12 @@ import gzip
 import itertools
 import os
 import re
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -238,12 +242,30 @@ def test_a_boards_first_view_is_small(scene: Scene) -> None:
     assert len(sizes) <= 4 and sum(sizes.values()) < FIRST_VIEW, sizes
 
 
-def test_a_board_is_shown_in_a_frame_of_another_site_and_no_other_page_is(scene: Scene, chromium: Chromium) -> None:
+@contextmanager
+def another_site(folder: Path, framed: str) -> Iterator[str]:
+    """Its address: of a page that shows this one in a frame."""
+    (folder / "index.html").write_text(f'<!doctype html><iframe src="{framed}" width="600" height="400"></iframe>')
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://localhost:{server.server_port}/index.html"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_board_is_shown_in_a_frame_of_another_site_and_no_other_page_is(
+    scene: Scene, chromium: Chromium, tmp_path: Path
+) -> None:
     for path, is_shown in (("/embed/board/transpose/H100", True), ("/board/transpose/H100", False), ("/", False)):
-        chromium.open(f"data:text/html,<iframe src='{scene.api.url}{path}' width=600 height=400></iframe>")
-        chromium.call("POST", "/frame", id=chromium.call("POST", "/element", using="css selector", value="iframe"))
-        assert ("transpose" in chromium.ask("return document.body.innerText")) is is_shown, path
-        chromium.call("POST", "/frame", id=None)
+        with another_site(tmp_path, scene.api.url + path) as there:
+            chromium.open(there)
+            chromium.call("POST", "/frame", id=chromium.call("POST", "/element", using="css selector", value="iframe"))
+            assert ("transpose" in chromium.ask("return document.body.innerText")) is is_shown, path
+            chromium.call("POST", "/frame", id=None)
 
 
 def test_a_board_in_a_frame_shows_a_new_score_without_a_reload(scene: Scene, chromium: Chromium) -> None:
