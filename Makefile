@@ -19,7 +19,7 @@ VERSION ?=
 PIP     := $(PY) -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-fast test-again lint format types bench bench-cluster bench-harness bench-peer wheel-check docs release cluster cluster-shell \
+.PHONY: help venv demo screenshots test test-fast test-again lint format types bench bench-cluster bench-harness bench-peer wheel-check docs release cluster cluster-shell \
         cluster-trees cluster-down laptop adversarial demo-slurm demo-discord demo-overflow test-slurm-matrix test-faults test-gpu test-live test-popcorn test-pyslurm test-torch lock clean
 
 help:  ## show this list
@@ -40,6 +40,9 @@ demo: $(READY)  ## run a competition on this machine: eight submissions, one lea
 
 demo-discord: $(READY)  ## show a conversation with the Discord bot in the terminal, without a token (ARGS=--json)
 	@$(BIN)/kbslurm demo --discord $(ARGS)
+
+screenshots: $(READY)  ## take the pictures in docs/pictures from the demo's real pages (Chromium; ARGS=--json)
+	@$(PY) -m tests.screenshots $(ARGS)
 
 demo-overflow: $(READY)  ## take the only site down mid-competition and let GitHub and Modal stand-ins take its runs (ARGS=--json)
 	@$(BIN)/kbslurm demo --overflow $(ARGS)

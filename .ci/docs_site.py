@@ -26,6 +26,7 @@ OF_THE_ROOT = {
 }
 _PAGES = {document: page for page, document in OF_THE_ROOT.items()}
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)\s#]+)(#[^)\s]*)?(?=\))")
+_PICTURE = re.compile(r'\b(src|srcset)="([^":]+)"')
 _FENCE_IN_LIST = re.compile(r"^( {2,3})```\w*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 log = logging.getLogger("properdocs.hooks.docs_site")
 
@@ -50,6 +51,7 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
 def for_the_site(markdown: str, document: str, repository: str) -> str:
     """The text of `document` (by its path from the root) as the generator's Markdown understands it."""
     led = _LINK.sub(lambda found: _led(found[1], document, repository) + (found[2] or ""), markdown)
+    led = _PICTURE.sub(lambda found: f'{found[1]}="{_pictured(found[2], document)}"', led)
     # In this dialect whatever belongs to an item of a list is four in; a block of code there is eight in.
     led = _FENCE_IN_LIST.sub(lambda found: textwrap.indent(textwrap.dedent(found[2]), " " * 8).rstrip("\n"), led)
     return re.sub(r"^ {3}(?=\S)", "    ", led, flags=re.MULTILINE)
@@ -64,6 +66,14 @@ def _led(target: str, document: str, repository: str) -> str:
     if posixpath.dirname(path) == "docs" and path.endswith((".md", ".svg")):  # a page, or a page's figure
         return posixpath.basename(path)
     return f"{repository}/{path}"
+
+
+def _pictured(target: str, document: str) -> str:
+    """Where a page of the site finds a picture that the document shows by a tag."""
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(document), target))
+    if not (ROOT / path).is_file():
+        log.warning("%s shows %s, which is not there", document, target)
+    return posixpath.relpath(path, "docs")
 
 
 def slug(heading: str, separator: str) -> str:

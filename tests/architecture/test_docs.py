@@ -180,3 +180,20 @@ def anchors(document: Path) -> set[str]:
     """The anchors that a Markdown renderer gives to a document's headings."""
     headings = re.findall(r"^#+ +(.+?) *$", document.read_text(), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_pictures_come_for_both_themes_and_are_small_and_still() -> None:
+    """By `make screenshots`."""
+    shown = set()
+    for document in (ROOT / "README.md", ROOT / "docs/pages.md"):
+        told = re.findall(r'(?:src|srcset)="([^":]+)"', document.read_text())
+        assert told
+        shown |= {(document.parent / path).resolve() for path in told}
+    there = set((ROOT / "docs/pictures").iterdir())
+    assert shown == there
+    assert {file.name.replace("dark", "light") for file in there} == {f.name for f in there if "light" in f.name}
+    for file in there:
+        assert file.stat().st_size < 150_000, file
+        if file.suffix == ".svg":
+            text = file.read_text().replace("http://www.w3.org/2000/svg", "")
+            assert not re.search(r"<script|https?:|@import|@font-face|<animate", text), file

@@ -191,6 +191,17 @@ class TestDocsSite:
         wanted = "1. Do\n\n        a\n          b\n\n    then [it](R/kbslurm/ports.py).\n"
         assert for_the_site(text, "docs/walk.md", "R") == wanted
 
+    def test_pictures_are_found_from_the_sites_pages(self, caplog: pytest.LogCaptureFixture) -> None:
+        for_the_site = ours("docs_site").for_the_site
+        for document, path in (
+            ("README.md", "docs/pictures/board-dark.png"),
+            ("docs/pages.md", "pictures/board-dark.png"),
+        ):
+            assert for_the_site(f'<img src="{path}">', document, "R") == '<img src="pictures/board-dark.png">'
+        assert not caplog.records
+        for_the_site('<img src="docs/pictures/nothing.png">', "README.md", "R")
+        assert "README.md shows docs/pictures/nothing.png, which is not there" in caplog.text
+
 
 class TestRelease:
     release = ours("release")

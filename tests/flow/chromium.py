@@ -9,9 +9,10 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -84,15 +85,21 @@ class Chromium:
 
     def barriers(self) -> list[str]:
         """What keeps people out of this page, as axe sees it: the rule, and where it is broken."""
-        axe = resources.files("axe_core_python").joinpath("axe.min.js").read_text()
+        axe = "" if self.ask("return 'axe' in window") else _axe()
         script = f"const done = arguments[0]; {axe}; axe.run().then((told) => done(told.violations))"
         found = self.call("POST", "/execute/async", script=script, args=[])
         return [f"{one['id']}: {node['html'][:200]}" for one in found for node in one["nodes"]]
 
 
+@cache
+def _axe() -> str:
+    return resources.files("axe_core_python").joinpath("axe.min.js").read_text()
+
+
 @contextmanager
-def started(place: Path, *, without: Sequence[str] = ()) -> Iterator[Chromium]:
-    """A browser of its own, with its profile in this folder. `without`: flags that ChromeDriver would give it."""
+def started(place: Path, *, without: Sequence[str] = (), env: Mapping[str, str] = {}) -> Iterator[Chromium]:
+    """A browser of its own, with its profile in this folder. `without`: flags that ChromeDriver would give it; `env`:
+    what its environment has beside ours."""
     browser = shutil.which("chromium")
     assert browser is not None
     log = place / "chromedriver.log"
@@ -102,7 +109,7 @@ def started(place: Path, *, without: Sequence[str] = ()) -> Iterator[Chromium]:
             stdout=out,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, "HOME": str(place)},
+            env={**os.environ, "HOME": str(place), **env},
             start_new_session=True,
         )
     try:

@@ -54,8 +54,16 @@ MAY: Mapping[str, str] = {
         POST /auth/logout
         GET /
         GET /board/{leaderboard}
+        GET /boards.json
+        GET /boards.csv
         GET /board/{leaderboard}/{gpu}
         GET /board/{leaderboard}/{gpu}/hall
+        GET /board/{leaderboard}/{gpu}.json
+        GET /board/{leaderboard}/{gpu}.csv
+        GET /board/{leaderboard}/{gpu}/records.json
+        GET /board/{leaderboard}/{gpu}/records.csv
+        GET /board/{leaderboard}/{gpu}/picture.png
+        GET /embed/board/{leaderboard}/{gpu}
         GET /board/{leaderboard}/{gpu}/code
         GET /board/{leaderboard}/{gpu}/code/{submission_id}
         GET /problem/{leaderboard}
@@ -208,6 +216,8 @@ MAY: Mapping[str, str] = {
     """,
     "page": """
         GET /me
+        GET /me.json
+        GET /me.csv
         POST /me/link
         GET /questions
         POST /questions

@@ -23,6 +23,7 @@ from kbslurm.api import waiting
 from kbslurm.api.board_json import is_open, remarks
 from kbslurm.api.context import Context
 from kbslurm.api.pages import drawing
+from kbslurm.api.pages.link_cards import board_card, embedded_at
 from kbslurm.api.pages.rendering import block, closes, text_of
 from kbslurm.api.standings_cache import StandingsCache
 from kbslurm.domain import access, contest, measure
@@ -131,7 +132,13 @@ class DrawnBoards:
 
     def _drawn(self, known: _Known, board: Board, gpu: str, start: int) -> Drawn:
         facts = {
-            "frame": {"board": board, "gpu": gpu, "start": start},
+            "frame": {
+                "board": board,
+                "gpu": gpu,
+                "start": start,
+                "card": board_card(self._context, board, gpu),
+                "embedded": embedded_at(self._context, board, gpu),
+            },
             "queue": self._queue(board, gpu),
             "standings": self._shown(board, gpu, start),
         }
@@ -163,6 +170,7 @@ class DrawnBoards:
         store = self._context.store
         return {
             "board": board.name,
+            "gpu": gpu,
             "practice": Ranking(store.standings.practice(board.name, gpu))[:PAGE] if board.practice else [],
             "hidden": not access.shows_standings(board.standings),
             "rows": rows[start : start + PAGE],

@@ -23,10 +23,10 @@ from kbslurm.api.pages.board_list import BoardList, Listed, Race, Side
 from kbslurm.api.pages.boards import FOR_EVERYBODY, names_version
 from kbslurm.api.pages.charts.lines import Lines, Point, lines
 from kbslurm.api.pages.countdown import left
+from kbslurm.api.pages.link_cards import front_card
 from kbslurm.api.pages.rendering import HEADERS, closes, text_of, took
 from kbslurm.api.pages.visitors import Visitors
 from kbslurm.api.rounds import Rounds
-from kbslurm.api.standings_cache import StandingsCache
 from kbslurm.domain import access, contest, lateness
 from kbslurm.domain.amounts import seconds
 from kbslurm.store.views import Board, Person
@@ -63,9 +63,8 @@ class Drawn:
 class Front:
     """What the start page shows. For one thread at a time; what it returns, for any."""
 
-    def __init__(self, context: Context, standings: StandingsCache) -> None:
-        self._context = context
-        self._list = BoardList(context, standings)
+    def __init__(self, context: Context, listed: BoardList) -> None:
+        self._context, self._list = context, listed
         self._facts: dict[int, tuple[Mapping[str, Any], Card]] = {}
         self._seen: Sequence[Listed] | None = None
         self._at: datetime | None = None
@@ -95,13 +94,13 @@ class Front:
         if self._drawn is not None and [one.html for one in cards] == [one.html for one in self._drawn.cards]:
             return Drawn(cards=cards, page=self._drawn.page, etag=self._drawn.etag)
         everybodys = [one for one in cards if access.is_for_everybody(one.listed.board.visibility)]
-        page = str(text_of("front.html", **arranged(everybodys), own={}))
+        page = str(text_of("front.html", **arranged(everybodys), own={}, card=front_card(self._context)))
         digest = hashlib.sha256(page.encode("utf-8", "surrogatepass")).hexdigest()[:20]
         return Drawn(cards=cards, page=page, etag=f'"{digest}"')
 
 
-def front_page(router: APIRouter, context: Context, visitors: Visitors, standings: StandingsCache) -> None:
-    front = Front(context, standings)
+def front_page(router: APIRouter, context: Context, visitors: Visitors, listed: BoardList) -> None:
+    front = Front(context, listed)
     looks: Rounds[None, Drawn] = Rounds(lambda asked: dict.fromkeys(asked, front.now()), CapacityLimiter(1))
 
     @router.get("/")
@@ -127,7 +126,7 @@ def _for_person(context: Context, visitors: Visitors, request: Request, drawn: D
     cards = [one for one in drawn.cards if may_see_board(one.listed.board, person, mine)]
     teams = context.store.standings.teams_of(person.id) if any(one.listed.board.teams for one in cards) else {}
     own = {one.listed.board.id: own_places(one.listed, person, teams) for one in cards if one.is_running}
-    return visitors.page(request, "front.html", person, **arranged(cards), own=own)
+    return visitors.page(request, "front.html", person, **arranged(cards), own=own, card=front_card(context))
 
 
 def arranged(cards: Sequence[Card]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from kbslurm.api.board_json import is_open, remarks
 from kbslurm.api.context import Context
 from kbslurm.api.lookup import seen_board
 from kbslurm.api.pages import problem_told
+from kbslurm.api.pages.link_cards import board_card
 from kbslurm.api.pages.rendering import HEADERS
 from kbslurm.api.pages.text.markdown import statement
 from kbslurm.api.pages.visitors import Visitors, form_of
@@ -46,6 +47,7 @@ def problem_pages(router: APIRouter, context: Context, visitors: Visitors) -> No
             "problem.html",
             person,
             board=shown,
+            card=board_card(context, shown),
             problem=shown.problem,
             base=base,
             is_open=is_open(shown, now),

@@ -35,9 +35,17 @@ STATIC = {
     "private.js": "text/javascript; charset=utf-8",
     "submit.js": "text/javascript; charset=utf-8",
     "copy.js": "text/javascript; charset=utf-8",
+    "light.css": "text/css; charset=utf-8",
+    "dark.css": "text/css; charset=utf-8",
+    "live.js": "text/javascript; charset=utf-8",
+    "private.js": "text/javascript; charset=utf-8",
+    "embedded.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
 SHEETS = "css"  # the folder whose files are the stylesheet, one after another
+# The stylesheet in one theme, whatever the reader's browser asks for: what it says of the dark one, and instead.
+_IN_DARK, _SCHEMES = b"@media (prefers-color-scheme: dark)", b"color-scheme: light dark"
+THEMES = {"light.css": (b"@media not all", b"color-scheme: light"), "dark.css": (b"@media all", b"color-scheme: dark")}
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
@@ -45,6 +53,9 @@ _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 def static_file(name: str) -> bytes:
     """One of `STATIC`, from the package. The stylesheet is one file for browsers, and one per subject for us."""
     folder = resources.files("kbslurm.api.pages").joinpath("static")
+    if name in THEMES:
+        in_dark, scheme = THEMES[name]
+        return static_file("style.css").replace(_IN_DARK, in_dark).replace(_SCHEMES, scheme)
     if name != "style.css":
         return folder.joinpath(name).read_bytes()
     sheets = sorted(

@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from kbslurm.api import waiting
 from kbslurm.api.context import Context
 from kbslurm.api.door import Door
+from kbslurm.api.pages.board_list import BoardList
 from kbslurm.api.pages.board_views import BoardViews
 from kbslurm.api.pages.boards import board_pages
 from kbslurm.api.pages.code import code_pages
@@ -18,6 +19,7 @@ from kbslurm.api.pages.joining import joining_page
 from kbslurm.api.pages.live import live_streams
 from kbslurm.api.pages.problems import problem_pages
 from kbslurm.api.pages.questions import question_pages
+from kbslurm.api.pages.sharing import sharing_routes
 from kbslurm.api.pages.sign_on import sign_on_pages
 from kbslurm.api.pages.staff import staff_pages
 from kbslurm.api.pages.staff_board import staff_board_page
@@ -27,6 +29,7 @@ from kbslurm.api.pages.staff_submissions import staff_submission_pages
 from kbslurm.api.pages.standings_file import standings_file
 from kbslurm.api.pages.submissions import submission_pages
 from kbslurm.api.pages.submitting import submitting_pages
+from kbslurm.api.pages.table_files import table_files
 from kbslurm.api.pages.visitors import Visitors
 from kbslurm.api.standings_cache import StandingsCache
 
@@ -36,7 +39,10 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
     router = APIRouter(include_in_schema=False, route_class=Door)
     visitors = Visitors(context)
     views = BoardViews(context, histories, standings)
-    front_page(router, context, visitors, standings)
+    listed = BoardList(context, standings)
+    front_page(router, context, visitors, listed)
+    table_files(router, context, visitors, standings, listed)
+    sharing_routes(router, context, standings)
     board_pages(router, context, visitors, views)
     hall_page(router, context, visitors, standings)
     problem_pages(router, context, visitors)

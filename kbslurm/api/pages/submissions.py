@@ -45,7 +45,7 @@ def submission_pages(
         if person is None:
             return to_login(request)
         found = context.store.submissions.newest(person=person.id, limit=MINE, offset=start)
-        rows = [{"view": view, "status": _status(view)} for view in found]
+        rows = [{"view": view, "status": status_in_list(view)} for view in found]
         more = providers.providers(context)
         return visitors.page(
             request, "me.html", person, rows=rows, start=start, step=MINE, linked=linked, providers=more
@@ -159,7 +159,7 @@ def _run(run: RunView, mode: str) -> dict[str, Any]:
     }
 
 
-def _status(view: SubmissionView) -> str:
+def status_in_list(view: SubmissionView) -> str:
     """Its state in a list."""
     unranked = any(why_unranked(run.verdict, view.mode) for run in view.runs)
     return popcorn_submission.job_status(view) + (", not ranked" if unranked else "")

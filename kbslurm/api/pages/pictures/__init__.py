@@ -1,0 +1,1 @@
+"""Pictures of boards for pages that link to them."""

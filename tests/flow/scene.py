@@ -1,0 +1,223 @@
+"""A service with a page of every kind in it: boards in every state, hostile words wherever somebody may choose them,
+names that are long, empty of Latin letters, or read from right to left. Always the same, at a fixed moment."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import psycopg
+
+from kbslurm.api.sessions import SESSION, SESSION_FOR
+from kbslurm.flow.submit import accept
+from kbslurm.problems import loading
+from kbslurm_eval.shared import wire
+from tests.bench.api import FILL
+from tests.flow.chromium import Chromium
+from tests.flow.gallery import judged, played
+from tests.fuzz.values import XSS
+from tests.fuzz.world import World
+from tests.popcorn.served_api import GOOD, TRANSPOSE, ServedApi
+
+# What somebody might call themselves, or a file, or say to others: were it markup, it would be seen and heard.
+HOSTILE = f"\"'></pre></textarea><img class=kb-fuzz src=x onerror=alert(1)><script>alert(2)</script>{XSS}"
+LONG, RTL = "W" * 64, "محمد الخوارزمي"
+THOUSANDS = 10_000
+MARKDOWN = f"""# Transpose
+
+An image of $n \\times m$ pixels, $\\sum_i x_i$. {HOSTILE}
+
+| size | bytes |
+|---|---|
+| [small](javascript:alert(3)) | `1` |
+
+```python
+def custom_kernel(data):
+    return data
+```
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Visit:
+    """Somebody at a page; nobody in particular without a name."""
+
+    path: str
+    by: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path} ({self.by or 'nobody'})"
+
+
+@dataclass
+class Scene:
+    """Call `fill` once."""
+
+    api: ServedApi
+    folder: Path
+    world: World = field(init=False)
+    numbers: dict[str, int] = field(default_factory=dict)
+    sessions: dict[str, str] = field(default_factory=dict)
+    codes: dict[str, str] = field(default_factory=dict)
+
+    def fill(self, *, thousands: int = THOUSANDS) -> None:
+        self.world = World(self.api, self.folder)
+        self.world.settle()
+        self.world.tend()
+        self.numbers |= self.world.numbers
+        self._boards()
+        self._submissions()
+        self._questions()
+        self._thousands(thousands)
+        store, now = self.api.store, self.api.now
+        self.codes["join"] = self._invitation()
+        for name in ("ada", "eve", "grace", LONG):
+            person = store.people.ensure(name)
+            self.sessions[name] = store.tokens.issue(person.id, kind="web", expires_at=now + SESSION_FOR, now=now)
+
+    def sign_in(self, chromium: Chromium, by: str) -> None:
+        """The browser is theirs, or nobody's, from now on. It has to be at one of the service's pages."""
+        chromium.call("DELETE", "/cookie")
+        if by:
+            cookie = {"name": SESSION, "value": self.sessions[by], "path": "/", "httpOnly": True, "sameSite": "Lax"}
+            chromium.call("POST", "/cookie", cookie=cookie)
+
+    @property
+    def visits(self) -> Mapping[str, Sequence[Visit]]:
+        """Who looks at what, by the page's route. A page of a kind that isn't here fails a test."""
+        long_board = f"/board/{'b' * 64}/{'G' * 64}"
+        of = self.numbers
+        return {
+            "/": [Visit(path="/"), Visit(path="/", by="grace")],
+            "/board/{leaderboard}": [Visit(path="/board/transpose")],
+            "/board/{leaderboard}/{gpu}": [
+                Visit(path="/board/transpose/H100"),
+                Visit(path="/board/transpose/A100"),
+                Visit(path="/board/one/H100", by="eve"),
+                Visit(path="/board/ended/H100"),
+                Visit(path="/board/frozen/H100"),
+                Visit(path="/board/hidden/H100", by="ada"),
+                Visit(path="/board/nicknames/H100", by="ada"),
+                Visit(path="/board/vault/H100", by="ada"),
+                Visit(path="/board/thousands/H100"),
+                Visit(path="/board/thousands/H100?from=9900"),
+                Visit(path=long_board, by=LONG),
+            ],
+            "/board/{leaderboard}/{gpu}/code": [Visit(path="/board/ended/H100/code")],
+            "/board/{leaderboard}/{gpu}/code/{submission_id}": [
+                Visit(path=f"/board/ended/H100/code/{of['published']}")
+            ],
+            "/embed/board/{leaderboard}/{gpu}": [
+                Visit(path="/embed/board/transpose/H100"),
+                Visit(path="/embed/board/transpose/H100?theme=dark"),
+                Visit(path=f"/embed{long_board}"),
+            ],
+            "/problem/{leaderboard}": [
+                Visit(path="/problem/transpose"),
+                Visit(path="/problem/transpose", by="ada"),
+                Visit(path="/problem/ended", by="ada"),
+                Visit(path="/problem/nicknames", by="ada"),
+                Visit(path=f"/problem/{'b' * 64}", by=LONG),
+            ],
+            "/me": [Visit(path="/me", by="ada"), Visit(path="/me", by="grace"), Visit(path="/me", by=LONG)],
+            "/s/{submission_id}": [
+                *(Visit(path=f"/s/{of[name]}", by="ada") for name in ("judged", "profiled", "waiting", "wrong")),
+                Visit(path=f"/s/{of['long']}", by=LONG),
+            ],
+            "/questions": [
+                Visit(path="/questions", by="ada"),
+                Visit(path=f"/questions?submission={of['judged']}", by="ada"),
+            ],
+            "/login": [Visit(path="/login"), Visit(path=f"/login?next=/{'x' * 300}")],
+            "/join/{code}": [Visit(path=f"/join/{self.codes['join']}")],
+            "/design": [Visit(path="/design")],
+            "/staff": [Visit(path="/staff", by="grace")],
+            "/staff/questions": [Visit(path="/staff/questions", by="grace")],
+            "/staff/courses": [Visit(path="/staff/courses", by="grace")],
+            "/staff/courses/{course}": [Visit(path="/staff/courses/gpu-2026", by="grace")],
+            "/staff/boards/new": [Visit(path="/staff/boards/new", by="grace")],
+            "/staff/board/{leaderboard}": [
+                *(Visit(path=f"/staff/board/{name}", by="grace") for name in ("transpose", "ended", "hidden", "vault")),
+            ],
+            "/staff/board/{leaderboard}/submissions": [
+                Visit(path="/staff/board/transpose/submissions", by="grace"),
+                Visit(path="/staff/board/transpose/submissions?verdict=memory", by="grace"),
+            ],
+            "/staff/board/{leaderboard}/worklog": [Visit(path="/staff/board/transpose/worklog?person=ada", by="grace")],
+            "/staff/submissions/{submission_id}": [Visit(path=f"/staff/submissions/{of['wrong']}", by="grace")],
+            "errors": [
+                Visit(path="/nowhere"),
+                Visit(path=f"/board/{'x' * 64}/H100"),
+                Visit(path="/staff", by="eve"),
+                Visit(path=f"/s/{of['judged']}", by="eve"),
+            ],
+        }
+
+    def _boards(self) -> None:
+        store, now = self.api.store, self.api.now
+        problem = dataclasses.replace(loading.load(TRANSPOSE), description=MARKDOWN, hidden=())
+        long_case = {**problem.tests[0], "kind": HOSTILE}
+        problem = dataclasses.replace(problem, tests=(*problem.tests, long_case))
+        for name in ("one", "ended", "frozen", "hidden", "nicknames", "thousands"):
+            store.boards.add(name, problem, gpus=["H100"], confirm=False, now=now)
+        store.boards.add("b" * 64, problem, gpus=["G" * 64], confirm=False, now=now)
+        store.boards.edit("transpose", by="grace", description=MARKDOWN, now=now)
+        store.boards.edit("hidden", by="grace", standings="hidden", now=now)
+        store.boards.edit("nicknames", by="grace", names="nicknames", now=now)
+
+    def _submissions(self) -> None:
+        store, now = self.api.store, self.api.now
+        start = now - timedelta(days=3)
+        store.publishing.set_rule(store.boards.get("ended").id, "deadline", HOSTILE, by="grace", now=start)
+        played(store, start)
+        for board in ("ended", "frozen", "hidden", "nicknames"):
+            for n, name in enumerate(("ada", RTL, HOSTILE[:64], "grace")):
+                number = judged(store, name, start + timedelta(hours=n), 2e-3 * 1.1**n, board=board)
+                if board == "ended":
+                    self.numbers.setdefault("published", number)
+        judged(store, "eve", start, 1e-3, board="one", file_name=f"{HOSTILE[:60].replace('/', '')}.py")
+        case = wire.TestResult(phase="test", index=0, spec="rows: 4", status="fail", message=HOSTILE)
+        self.numbers["wrong"] = judged(
+            store,
+            "ada",
+            start,
+            None,
+            verdict="wrong",
+            tests=[case],
+            log=HOSTILE + "L" * 3000,
+            file_name="k" * 60 + ".py",
+        )
+        long_one = accept(
+            store.intake, store.people.ensure(LONG).id, "b" * 64, "f" * 200 + ".py", GOOD, "test", ["G" * 64], now
+        )
+        self.numbers["long"] = long_one.submission_id
+        store.boards.set_deadline("ended", now - timedelta(hours=1), zone="UTC", by="grace", now=now)
+        store.times.freeze("frozen", now - timedelta(hours=1), by="grace", now=now)
+        store.nicknames.choose(store.boards.get("nicknames"), store.people.ensure("ada"), "swift fox", now=now)
+
+    def _questions(self) -> None:
+        store, now = self.api.store, self.api.now
+        for n, (board, to_all) in enumerate((("transpose", True), ("ended", False))):
+            at = now + timedelta(hours=n - 2)
+            asked = store.questions.ask(self.world.people["ada"], f"Why? {HOSTILE}", board=board, now=at)
+            store.questions.answer(asked.id, f"So: {HOSTILE}", to_all=to_all, again=False, by="grace", now=at)
+
+    def _thousands(self, people: int) -> None:
+        board = self.api.store.boards.get("thousands")
+        told = {
+            "now": self.api.now - timedelta(days=1), "people": people, "runs": people, "board": board.id, "gpu": "H100",
+            "version": board.problem_version_id,
+        }  # fmt: skip
+        with psycopg.connect(self.api.store.url, autocommit=True) as connection:
+            connection.execute("SET session_replication_role = replica")
+            connection.execute(FILL, told)
+
+    def _invitation(self) -> str:
+        token = self.api.store.tokens.issue(self.world.people["grace"], now=self.api.now)
+        address = f"{self.api.url}/admin/courses/gpu-2026/invitations"
+        made = httpx.post(address, json={}, headers={"Authorization": f"Bearer {token}"}, timeout=60).json()
+        return str(made["invitations"][0]["code"])

@@ -1,0 +1,1 @@
+"""`make screenshots`: the pictures in docs/pictures, from the demo's real pages."""
