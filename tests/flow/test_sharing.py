@@ -84,7 +84,7 @@ def test_the_front_and_ones_own_submissions_are_files(api: ServedApi, anybody: h
     assert rows_of(anybody.get("/boards.json")) == [
         {
             "board": "transpose", "gpus": ["H100", "A100"], "visibility": "public", "is_open": True, "deadline": None,
-            "submissions": 1,
+            "gpu": "H100", "people": 1, "leader": "ada", "record_s": 0.5,
         }
     ]  # fmt: skip
     api.store.boards.set_visibility("transpose", "closed", by="host", now=api.now)

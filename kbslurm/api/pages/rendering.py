@@ -37,8 +37,6 @@ STATIC = {
     "copy.js": "text/javascript; charset=utf-8",
     "light.css": "text/css; charset=utf-8",
     "dark.css": "text/css; charset=utf-8",
-    "live.js": "text/javascript; charset=utf-8",
-    "private.js": "text/javascript; charset=utf-8",
     "embedded.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
