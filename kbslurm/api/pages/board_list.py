@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kbslurm.api.context import Context
+from kbslurm.api.lookup import may_see_board
 from kbslurm.domain.run import EventId
-from kbslurm.store.views import Board
+from kbslurm.store.views import Board, Person
 
 if TYPE_CHECKING:
     from kbslurm.store.postgres import PostgresStore
@@ -37,3 +39,9 @@ class BoardList:
             if last != self._upto:
                 self._counts, self._upto = self._store.boards.submissions(), last
             return self._counts
+
+
+def seen_boards(context: Context, listed: BoardList, person: Person | None) -> list[Board]:
+    """Those that this person, or whoever isn't signed in, may see."""
+    mine = context.store.invites.boards_of(person.id) if person else frozenset()
+    return [board for board in listed.now() if may_see_board(board, person, mine)]

@@ -10,10 +10,12 @@ from kbslurm.api.door import Door
 from kbslurm.api.pages.board_views import BoardViews
 from kbslurm.api.pages.boards import board_pages
 from kbslurm.api.pages.code import code_pages
+from kbslurm.api.pages.comparing import comparing_page
 from kbslurm.api.pages.courses import course_pages
 from kbslurm.api.pages.design import design_page
 from kbslurm.api.pages.joining import joining_page
 from kbslurm.api.pages.live import live_streams
+from kbslurm.api.pages.people import people_pages
 from kbslurm.api.pages.questions import question_pages
 from kbslurm.api.pages.sign_on import sign_on_pages
 from kbslurm.api.pages.staff import staff_pages
@@ -36,6 +38,8 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
     submitting_page(router, context, visitors)
     code_pages(router, context, visitors)
     submission_pages(router, context, visitors, histories, standings)
+    people_pages(router, context, visitors, standings)
+    comparing_page(router, context, visitors, standings)
     sign_on_pages(router, context, visitors)
     joining_page(router, context, visitors)
     staff_pages(router, context, visitors)
