@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import re
 from collections.abc import Iterator
@@ -11,10 +12,16 @@ from typing import Any
 import pytest
 
 from kbslurm.domain.run import SubmissionId
+from kbslurm.flow.queue import claim, free_slots
+from kbslurm.flow.score import score
+from kbslurm.store.rejudgings import Wanted
 from tests.flow import gallery
+from tests.flow.puppet import Puppet, sealed_report
 from tests.flow.stage import HandClock
 from tests.flow.test_pages import browsing
 from tests.popcorn.served_api import ServedApi, served
+
+OTHER_TESTS = ({"rows": 3, "cols": 3, "seed": 1},)
 
 
 @pytest.fixture
@@ -112,3 +119,63 @@ def test_people_are_shown_as_the_standings_show_them(api: ServedApi) -> None:
     api.store.boards.set_visibility("transpose", "closed", now=api.now)
     assert asked(api, path, "eve")[0] == asked(api, "?board=nowhere&gpu=H100&other=A100", "eve")[0] == 404
     assert "transpose" not in asked(api, "", "eve")[1]
+
+
+def another_version(api: ServedApi) -> int:
+    """The same problem with other tests, live from now on."""
+    board = api.store.boards.get("transpose")
+    number = api.store.problems.add(dataclasses.replace(board.problem, tests=OTHER_TESTS), now=api.now)
+    api.store.boards.set_live("transpose", number, by="hana", now=api.now)
+    return number
+
+
+def test_two_versions_are_compared_by_the_same_people(api: ServedApi) -> None:
+    for name, score_s in (("ada", 2e-3), ("bob", 3e-3), ("cyd", 4e-3)):
+        judged(api, name, score_s)
+    assert "Two versions" not in asked(api, "?board=transpose")[1], "there is only one"
+    another_version(api)
+    for name, score_s in (("ada", 1.25e-3), ("bob", 2e-3)):
+        judged(api, name, score_s)
+    assert "Two versions of its problem" in asked(api, "?board=transpose")[1]
+    path = "?board=transpose&gpu=H100&version=1&other=2"
+    status, told = asked(api, path)
+    assert status == 200 and "Version 1 and version 2 on H100" in told
+    assert "All 2 are faster on version 2 than on version 1; the median is 1.55× faster." in told
+    assert re.search(r"ada 2\.000 ms [+\d.]+ [−\d.]+ 1\.250 ms", told) and "cyd" not in told
+    assert asked(api, "?board=transpose&gpu=H100&version=1&other=3")[0] == 404
+    assert asked(api, "?board=transpose&gpu=H100&version=2&other=2")[0] == 400
+    store = api.store
+    store.people.ban(store.people.ensure("bob").id, "cheated", by="hana", now=api.now)
+    assert "The only one who ranks on both" in asked(api, path)[1]
+    store.boards.edit("transpose", by="hana", names="anonymous", now=api.now)
+    told = asked(api, path, "eve")[1]
+    assert "ada" not in told and re.search(r"[A-Z][a-z]+ [a-z0-9]{7} 2\.000 ms", told)
+    store.boards.edit("transpose", by="hana", standings="hidden", now=api.now)
+    status, told = asked(api, path, "eve")
+    assert status == 404 and "2.000" not in told
+
+
+def test_a_rejudge_that_nobody_applied_is_for_hosts_only(api: ServedApi) -> None:
+    judged(api, "ada", 2e-3)
+    store, board = api.store, api.store.boards.get("transpose")
+    version = store.problems.add(dataclasses.replace(board.problem, tests=OTHER_TESTS), now=api.now)
+    store.rejudgings.order("transpose", Wanted(), version, by="hana", now=api.now)
+    attempt = claim(store.queue, free_slots({"puppet": Puppet(slots={"H100": 9}).capacity()}, ()), api.now)
+    assert attempt is not None
+    told = {"score_s": 1e-3, "interval_s": [0.99e-3, 1.01e-3]}
+    score(store, attempt, sealed_report(store.attempts.work(attempt.id), **told), api.now)
+    assert [one.id for one in store.past_versions.of_board(board)] == [board.problem_version_id]
+    assert asked(api, "?board=transpose&gpu=H100&version=1&other=2")[0] == 404
+    store.rejudgings.apply("transpose", by="hana", now=api.now)
+    told_of_both = asked(api, "?board=transpose&gpu=H100&version=1&other=2")[1]
+    assert "The only one who ranks on both is 2× faster on version 2 than on version 1." in told_of_both
+
+
+def test_what_a_freeze_hides_is_in_no_comparison(api: ServedApi) -> None:
+    judged(api, "ada", 2e-3)
+    another_version(api)
+    assert isinstance(api.context.clock, HandClock)
+    api.context.clock.go(60)
+    api.store.times.freeze("transpose", api.now, by="hana", now=api.now)
+    judged(api, "ada", 1e-3)
+    assert asked(api, "?board=transpose&gpu=H100&version=1&other=2", "eve")[0] == 404

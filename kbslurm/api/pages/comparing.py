@@ -1,4 +1,4 @@
-"""Compare: two submissions, or two GPU types of a board; each in a table and in a sentence."""
+"""Compare: two submissions, two GPU types of a board, two versions of its problem; each in a table and a sentence."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from kbslurm.domain.run import SubmissionId
 from kbslurm.domain.side_by_side import Diff, side_by_side
 from kbslurm.domain.source import files_of
 from kbslurm.errors import Invalid, NotFound
+from kbslurm.store.past_versions import Version
 from kbslurm.store.views import Board, Person, SubmissionView
 
 Word = Annotated[str, Query(max_length=contest.NAME_CAP)]
@@ -38,10 +39,17 @@ def comparing_page(router: APIRouter, context: Context, visitors: Visitors, stan
 
     @router.get("/compare")
     def compare(
-        request: Request, a: Word = "", b: Word = "", board: Word = "", gpu: Word = "", other: Word = ""
+        request: Request,
+        a: Word = "",
+        b: Word = "",
+        board: Word = "",
+        gpu: Word = "",
+        version: Word = "",
+        other: Word = "",
     ) -> Response:
-        """Two submissions, `a` and `b`, each one's own or published; or a `board` on two GPU types, `gpu` and `other`;
-        without anything the forms to choose."""
+        """Two submissions, `a` and `b`, each one's own or published; or a `board` on two GPU types, `gpu` and `other`,
+        or on one of them by two versions of its problem, `version` and `other`; without anything the forms to
+        choose."""
         person = visitors.who(request)
         if a.strip() or b.strip():
             first, last = (_side(context, person, _number(text)) for text in (a, b))
@@ -53,16 +61,19 @@ def comparing_page(router: APIRouter, context: Context, visitors: Visitors, stan
             return visitors.page(request, "compare_pair.html", person, **shown_pair(first, last))
         if board.strip():
             found = seen_board(context, board, person)
+            versions = context.store.past_versions.of_board(found)
             if not gpu.strip() or not other.strip():
-                return visitors.page(request, "compare.html", person, board=found, boards=[])
-            kinds = [contest.known_gpu(one, found.gpus) for one in (gpu, other)]
-            if kinds[0] == kinds[1]:
-                raise Invalid("both GPU types are the same", hint="Choose two different ones.")
-            return visitors.page(
-                request, "compare_gpus.html", person, board=found, gpus=kinds, **_on_both(standings, found, kinds)
-            )
-        names = [one.name for one in seen_boards(context, listed, person) if len(one.gpus) > 1]
-        return visitors.page(request, "compare.html", person, board=None, boards=sorted(names, key=str.lower))
+                return visitors.page(request, "compare.html", person, board=found, boards=[], versions=versions)
+            known = contest.known_gpu(gpu, found.gpus)
+            if version.strip():
+                told = _by_versions(context, found, known, [_version(one, versions) for one in (version, other)])
+            else:
+                told = _on_both(standings, found, [known, contest.known_gpu(other, found.gpus)])
+            return visitors.page(request, "compare_people.html", person, board=found, **told)
+        names = [one.name for one in seen_boards(context, listed, person)]
+        return visitors.page(
+            request, "compare.html", person, board=None, boards=sorted(names, key=str.lower), versions=[]
+        )
 
 
 def _number(text: str) -> int:
@@ -182,19 +193,42 @@ def _files(first: SubmissionView, last: SubmissionView) -> list[tuple[str, Diff]
 
 def _on_both(standings: StandingsCache, board: Board, gpus: Sequence[str]) -> dict[str, Any]:
     """Whoever the standings that everybody sees have on both, with both scores."""
-    one, other = ({entry.side: entry for entry in standings.now(board, gpu)[0].entries} for gpu in gpus)
-    both = [(entry, other[side]) for side, entry in one.items() if side in other]
-    return compared_entries(both, *gpus, is_hidden=not access.shows_standings(board.standings))
+    rows = [standings.now(board, gpu)[0].entries for gpu in gpus]
+    return _of_two(board, rows, gpus, title=" and ".join(gpus), what="GPU types")
 
 
-def compared_entries(
-    both: Sequence[tuple[Entry, Entry]], one: str, other: str, *, is_hidden: bool = False
+def _version(text: str, versions: Sequence[Version]) -> int:
+    """The place of a version among those of the board, from 0."""
+    wanted = [str(n + 1) for n in range(len(versions))]
+    if text.strip() not in wanted:
+        raise NotFound("version of the board's problem", text.strip(), known=wanted)
+    return wanted.index(text.strip())
+
+
+def _by_versions(context: Context, board: Board, gpu: str, chosen: Sequence[int]) -> dict[str, Any]:
+    """Whoever ranks by both versions, with both scores."""
+    versions = context.store.past_versions.of_board(board)
+    rows = [context.store.past_versions.best(board, gpu, versions[n].id) for n in chosen]
+    names = [f"version {n + 1}" for n in chosen]
+    return _of_two(board, rows, names, title=f"{' and '.join(names).capitalize()} on {gpu}", what="versions")
+
+
+def _of_two(
+    board: Board, rows: Sequence[Sequence[Entry]], names: Sequence[str], *, title: str, what: str
 ) -> dict[str, Any]:
+    if names[0] == names[1]:
+        raise Invalid(f"both {what} are the same", hint="Choose two different ones.")
+    one, other = ({entry.side: entry for entry in found} for found in rows)
+    both = [(entry, other[side]) for side, entry in one.items() if side in other]
+    shown = access.shows_standings(board.standings)
+    return {"title": title, "names": names, "is_hidden": not shown, **compared_entries(both, *names)}
+
+
+def compared_entries(both: Sequence[tuple[Entry, Entry]], one: str, other: str) -> dict[str, Any]:
     """The same people's scores in two places, as a sentence and the rows of a table with bars."""
     ratios = [first.score_s / last.score_s for first, last in both]
     bars = ratio_bars(ratios[:SHOWN])
     return {
-        "is_hidden": is_hidden,
         "many": len(both),
         "says": _of_all(ratios, one, other),
         "rows": [
