@@ -162,6 +162,20 @@ def test_what_runs_shows_how_far_it_is(api: ServedApi) -> None:
     assert '<progress max="2" value="1"' in text
 
 
+def test_each_gpu_type_has_its_own_sentence(api: ServedApi) -> None:
+    store, now = api.store, api.now
+    ada, puppet = store.people.ensure("ada"), Puppet(slots={"H100": 9, "A100": 9})
+    number = accept(store.intake, ada.id, "transpose", "k.py", GOOD, "leaderboard", list(GPUS), now).submission_id
+    attempt = claim(store.queue, free_slots({"puppet": puppet.capacity()}, ()), now)
+    assert attempt is not None
+    score(store, attempt, sealed_report(store.attempts.work(attempt.id), score_s=2e-3), now)
+    other = next(gpu for gpu in GPUS if gpu != attempt.gpu)
+    said = re.findall(r'<p class="says"[^>]*>(.*?)</p>', source_of(api, "ada", f"/s/{number}"))
+    told = sorted(re.sub(r"</?strong>", "", one) for one in said)
+    assert [one.partition(" ")[0] for one in told] == ["Passed:", "Waiting"]
+    assert f"1st of 1 on {attempt.gpu}." in told[0] and f"Waiting for {other}, place 1" in told[1]
+
+
 def test_every_call_is_drawn_but_those_of_hidden_cases_and_of_rivals(api: ServedApi) -> None:
     number = judged(api, "ada", 3e-3)
     plain = source_of(api, "ada", f"/s/{number}")
