@@ -49,9 +49,11 @@ def people_pages(router: APIRouter, context: Context, visitors: Visitors, standi
             )
         boards = context.store.own_scores.submitted_to(person.id)
         chosen = next((name for name in boards if name.lower() == board.strip().lower()), board.strip())
-        found = context.store.submissions.newest(
-            person=person.id, board=chosen or None, verdict=verdict or None, limit=MINE + 1, offset=start
-        )
+        found = []
+        if not chosen or chosen in boards:
+            found = context.store.submissions.newest(
+                person=person.id, board=chosen or None, verdict=verdict or None, limit=MINE + 1, offset=start
+            )
         scored = context.store.own_scores.scored(person.id, most=SCORES)
         history = histories_of([one for one in scored if not chosen or one.board == chosen])
         return visitors.page(
