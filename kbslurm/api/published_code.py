@@ -56,18 +56,19 @@ def published(store: PostgresStore, board: Board, gpu: str, now: datetime) -> li
     if not access.may_be_handed_on(board.names, board.standings):
         return []
     policy = store.publishing.of_board(board.id)
-    return [
-        row
-        for row in Ranking(store.standings.best(board.name, gpu))
-        if access.may_read_code(
-            policy.rule,
-            is_over=access.is_past(policy.over_at, now),
-            has_agreed=row.entry.person_id in policy.consents,
-            announced_at=policy.since,
-            accepted_at=row.entry.at,
-            frozen_at=board.frozen_at,
-        )
-    ]
+    return [row for row in Ranking(store.standings.best(board.name, gpu)) if is_published(policy, board, row, now)]
+
+
+def is_published(policy: CodePolicy, board: Board, row: Standing, now: datetime) -> bool:
+    """Whether the code at this place of the standings that everybody sees is published."""
+    return access.may_be_handed_on(board.names, board.standings) and access.may_read_code(
+        policy.rule,
+        is_over=access.is_past(policy.over_at, now),
+        has_agreed=row.entry.person_id in policy.consents,
+        announced_at=policy.since,
+        accepted_at=row.entry.at,
+        frozen_at=board.frozen_at,
+    )
 
 
 def list_told(store: PostgresStore, board: Board, gpu: str, person: PersonId | None, now: datetime) -> dict[str, Any]:

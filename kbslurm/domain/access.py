@@ -312,6 +312,12 @@ def shown_cases(detail: Mapping[str, Any], which: CaseList) -> list[Mapping[str,
     return [row for row in detail.get(which, ()) if not is_hidden(row.get("phase"))]
 
 
+def shown_samples(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """A run's raw samples, launch by launch, as the submission's author may see them: without those of hidden cases,
+    and of rivals' kernels that a final measured beside it."""
+    return [row for row in rows if not is_hidden(row.get("phase")) and row.get("rival") == 0]
+
+
 def is_hidden(phase: object) -> bool:
     """Whether of this phase nobody but hosts may know more than whether it passed."""
     return phase == HIDDEN

@@ -26,6 +26,8 @@ from kbslurm.store.limits import Limits
 from kbslurm.store.listening import Listener
 from kbslurm.store.nicknames import Nicknames
 from kbslurm.store.overview import Overview
+from kbslurm.store.own_scores import OwnScores
+from kbslurm.store.past_versions import PastVersions
 from kbslurm.store.people import People
 from kbslurm.store.places import Places
 from kbslurm.store.problems import Problems
@@ -73,8 +75,10 @@ class PostgresStore(Rows):
         self.invites = Invites(pool, self.boards)
         self.intake = Intake(pool, self.boards, self.problems)
         self.submissions = Submissions(pool)
+        self.own_scores = OwnScores(pool)
         self.artifacts = Artifacts(pool)
         self.standings = Standings(pool, self.boards, self.events)
+        self.past_versions = PastVersions(pool, self.boards)
         self.contests = Contests(pool)
         self.gradebook = Gradebook(pool)
         self.sources = Sources(pool)

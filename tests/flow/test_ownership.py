@@ -31,6 +31,7 @@ OWN = """
     GET /jobs/{job_id}
     GET /jobs/{job_id}/artifacts/{gpu}/{index}
     GET /s/{submission_id}
+    GET /s/{submission_id}/diff/{other_id}
     GET /s/{submission_id}/artifacts/{gpu}/{name}
     GET /live/-/s/{submission_id}
     POST /s/{submission_id}/cancel

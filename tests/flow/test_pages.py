@@ -352,7 +352,7 @@ def test_the_staff_page_is_told_that_something_happened(api: ServedApi, monkeypa
 
 def test_long_lists_come_in_pages_that_lead_to_one_another(api: ServedApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kbslurm.api.pages.drawn_boards.PAGE", 2)
-    monkeypatch.setattr("kbslurm.api.pages.submissions.MINE", 2)
+    monkeypatch.setattr("kbslurm.api.pages.people.MINE", 2)
     numbers = [judged(api, "ada", 0.9), *(judged(api, "ada", 0.5 + n / 10) for n in range(2))]
     for n in range(4):
         judged(api, f"p{n}", 0.1 + n / 50, 0.0001)
@@ -372,7 +372,7 @@ def test_long_lists_come_in_pages_that_lead_to_one_another(api: ServedApi, monke
             assert {word: number for number, word in found} == leads
         assert people(ada.get("/board/transpose/H100?from=99").text) == []
         for start, mine in ((0, numbers[:0:-1]), (2, numbers[:1]), (9, [])):
-            text = ada.get(f"/me?from={start}").text
+            text = ada.get(f"/me?from={start}").text.partition("<h2>Submissions</h2>")[2]
             assert [int(one) for one in re.findall(r'href="/s/(\d+)"', text)] == mine
         assert ada.get("/me?from=-1").status_code == 422 and ada.get(f"/me?from={2**31}").status_code == 422
     client = api.client("ada")
@@ -556,7 +556,7 @@ def test_everybody_is_led_only_to_what_they_may_see_and_nothing_that_people_set_
         for whom in (store.people.ensure("eve"), store.people.ensure("zoe <b>")):
             store.people.ban(whom.id, hostile, by=hostile, now=api.now)
         everyone = {"/login"}
-        asking = {"/questions"}
+        own = {"/logout", "/compare", "/me/link", "/questions"}
         acts = ("pause", "resume", "cancel", "add", "ban", "unban", "delete", "boards/new", "courses/new/import")
         submits = "/problem/transpose/submit"  # others are closed
         of_boards = {
@@ -588,8 +588,8 @@ def test_everybody_is_led_only_to_what_they_may_see_and_nothing_that_people_set_
         for browser, forms in (
             (nobody, everyone),
             (banned, everyone),
-            (hers, {"/logout", "/me/link", *asking, *(f"/s/{number}/cancel" for number in numbers), submits}),
-            (host, {"/logout", "/me/link", *asking, *(f"/staff/{act}" for act in acts), *of_boards, submits}),
+            (hers, {*own, "/me", *(f"/s/{number}/cancel" for number in numbers), submits}),
+            (host, {*own, *(f"/staff/{act}" for act in acts), *of_boards, submits}),
         ):
             seen, there, broken = walked(browser)
             assert (sorted(there - forms), sorted(forms - there), broken) == ([], [], set())

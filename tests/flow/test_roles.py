@@ -71,6 +71,8 @@ MAY: Mapping[str, str] = {
         GET /problem/{leaderboard}/template/{language}
         GET /static/{name}
         GET /design
+        GET /compare
+        GET /person/{whose}
         GET /login
         POST /login
         GET /join/{code}
@@ -222,6 +224,7 @@ MAY: Mapping[str, str] = {
         GET /questions
         POST /questions
         GET /s/{submission_id}
+        GET /s/{submission_id}/diff/{other_id}
         GET /s/{submission_id}/artifacts/{gpu}/{name}
         POST /s/{submission_id}/cancel
         GET /problem/{leaderboard}/submit

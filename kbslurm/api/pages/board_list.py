@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from kbslurm.api.context import Context
+from kbslurm.api.lookup import may_see_board
 from kbslurm.api.standings_cache import StandingsCache
 from kbslurm.domain.board import Entry, Ranking
 from kbslurm.domain.run import EventId
 from kbslurm.errors import NotFound
-from kbslurm.store.views import Board
+from kbslurm.store.views import Board, Person
 
 FRESH = timedelta(seconds=1)  # what changes without an event: a board's row, written by hand
 RECORDS = 24  # of each race, the newest
@@ -107,3 +108,9 @@ class BoardList:
 
 def _places(rows: Ranking) -> Mapping[Side, int]:
     return {one.side: n for n, one in enumerate(rows.entries, 1)}
+
+
+def seen_boards(context: Context, listed: BoardList, person: Person | None) -> list[Listed]:
+    """Those that this person, or whoever isn't signed in, may see."""
+    mine = context.store.invites.boards_of(person.id) if person else frozenset()
+    return [one for one in listed.now() if may_see_board(one.board, person, mine)]

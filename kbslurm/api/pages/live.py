@@ -128,7 +128,9 @@ async def _stirs(context: Context, look: Look, last: Callable[[], str], shown: s
 def version_of(view: SubmissionView, words: str) -> str:
     """What the page of an open submission shows, in short: the stream of a page that shows something else begins with
     the news."""
-    states = [(run.shown_state, run.waits_for, run.verdict and run.verdict.name) for run in view.runs]
+    states = [
+        (run.shown_state, run.waits_for, waiting.progress(run), run.verdict and run.verdict.name) for run in view.runs
+    ]
     return hashlib.sha256(repr((states, words)).encode("utf-8", "surrogatepass")).hexdigest()[:20]
 
 

@@ -11,12 +11,14 @@ from kbslurm.api.pages.board_list import BoardList
 from kbslurm.api.pages.board_views import BoardViews
 from kbslurm.api.pages.boards import board_pages
 from kbslurm.api.pages.code import code_pages
+from kbslurm.api.pages.comparing import comparing_page
 from kbslurm.api.pages.courses import course_pages
 from kbslurm.api.pages.design import design_page
 from kbslurm.api.pages.front import front_page
 from kbslurm.api.pages.hall import hall_page
 from kbslurm.api.pages.joining import joining_page
 from kbslurm.api.pages.live import live_streams
+from kbslurm.api.pages.people import people_pages
 from kbslurm.api.pages.problems import problem_pages
 from kbslurm.api.pages.questions import question_pages
 from kbslurm.api.pages.sharing import sharing_routes
@@ -49,6 +51,8 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
     submitting_pages(router, context, visitors, histories)
     code_pages(router, context, visitors)
     submission_pages(router, context, visitors, histories, standings)
+    people_pages(router, context, visitors, standings, listed)
+    comparing_page(router, context, visitors, standings, listed)
     sign_on_pages(router, context, visitors)
     joining_page(router, context, visitors)
     staff_pages(router, context, visitors)

@@ -16,12 +16,12 @@ from fastapi.responses import Response
 
 from kbslurm.api.board_json import is_open
 from kbslurm.api.context import Context
-from kbslurm.api.lookup import may_see_board, seen_board
-from kbslurm.api.pages.board_list import BoardList, Listed
+from kbslurm.api.lookup import seen_board
+from kbslurm.api.pages.board_list import BoardList, Listed, seen_boards
 from kbslurm.api.pages.boards import FOR_EVERYBODY
 from kbslurm.api.pages.kept_files import KeptFiles
+from kbslurm.api.pages.people import status_in_list
 from kbslurm.api.pages.rendering import HEADERS
-from kbslurm.api.pages.submissions import status_in_list
 from kbslurm.api.pages.visitors import Offset, Visitors, to_login
 from kbslurm.api.parameters import Gpu, Name
 from kbslurm.api.standings_cache import StandingsCache
@@ -57,9 +57,8 @@ def _of_boards(router: APIRouter, context: Context, visitors: Visitors, listed: 
     def boards(request: Request) -> Response:
         """The front page's boards: those that the reader may see."""
         person = visitors.who(request)
-        mine = context.store.invites.boards_of(person.id) if person else frozenset()
         now = context.clock.now()
-        rows = [_board(one, form, now) for one in listed.now() if may_see_board(one.board, person, mine)]
+        rows = [_board(one, form, now) for one in seen_boards(context, listed, person)]
         return Response(_written(form, BOARDS, rows), media_type=FORMS[form], headers=HEADERS)
 
 
