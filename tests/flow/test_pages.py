@@ -124,7 +124,9 @@ def test_anybody_reads_boards_standings_and_problems(api: ServedApi) -> None:
         front = anybody.get("/")
         assert front.status_code == 200 and 'href="/board/transpose/H100"' in front.text
         board = anybody.get("/board/TRANSPOSE/h100").text
-        places = re.findall(r'<td class="number"[^>]*>(\d+)(?: <span class="quiet">\((.+?)\)</span>)?</td>', board)
+        places = re.findall(
+            r'<td class="number place"[^>]*>(\d+)(?: <span class="quiet">\((.+?)\)</span>)?</td>', board
+        )
         assert places == [("1", "1–2"), ("2", "1–2"), ("3", "")]
         assert (
             re.search(r"500\.0 ms</span> <small>\+[\d.]+ −[\d.]+", board)
