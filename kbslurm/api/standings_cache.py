@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -20,6 +20,7 @@ from kbslurm.store.finals import Final
 from kbslurm.store.views import Board, SubmissionView
 
 KEPT = 100_000  # entries across all boards: some 60 MB
+FEW = 1_000  # people whose ways are read one by one; of more, everyone's are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,13 +91,19 @@ class StandingsCache:
             return known.tracks or {}, known.moves
 
     def _track(self, known: _Known, board: Board, gpu: str) -> None:
-        store, since = self._context.store, day_before(self._context.clock.now())
-        if known.tracks is None or known.since != since:
-            known.tracks = store.standings.tracks(board, gpu, since)
-        elif known.stirred:
-            known.tracks = known.tracks | store.standings.tracks(board, gpu, since, known.stirred)
-        else:
+        read, since = self._context.store.standings.tracks, day_before(self._context.clock.now())
+        tracks, people = known.tracks, set(known.stirred)
+        if tracks is not None and known.since == since and not people:
             return
+        if tracks is not None and known.since != since:
+            # Whose score is older than that had it then, too; the others' ways of the last day are read again.
+            people |= {PersonId(one.person_id) for one in known.rows.entries if one.at > since}
+            older = (one for one in known.rows.entries if one.at <= since and one.side in tracks)
+            tracks = tracks | {one.side: replace(tracks[one.side], before_s=one.score_s) for one in older}
+        if tracks is None or len(people) > FEW:
+            known.tracks = read(board, gpu, since)
+        else:
+            known.tracks = tracks | read(board, gpu, since, people) if people else tracks
         known.since, known.stirred = since, set()
         known.moves = NO_MOVES if board.finalisation is not None else moves(known.rows, known.tracks)
 

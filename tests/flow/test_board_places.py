@@ -16,6 +16,7 @@ from kbslurm.api.pages.drawn_boards import DrawnBoards
 from kbslurm.api.pages.rendering import STATIC, asset, static_file
 from kbslurm.client.http import Client
 from kbslurm.domain.access import NamesShown, StandingsShown
+from kbslurm.domain.board import Entry, Ranking
 from kbslurm.domain.physics import Peak
 from kbslurm.domain.run import SubmissionId
 from kbslurm.domain.tracks import day_before
@@ -253,6 +254,7 @@ def test_places_are_found_by_name_and_language_and_put_in_order(
         assert "2 of 4 places" in anybody.get(f"{PAGE}?q=ad").text
         refused = anybody.get(f"{PAGE}?sort=sideways")
         assert refused.status_code == 400 and "isn&#39;t an order of places" in refused.text
+        assert "Only 2 places are taken here" in anybody.get(f"{PAGE}?q=ad&from=2").text
         for broken in ("q=" + "x" * 200, "from=-1&q=a", "section=" + "x" * 200):
             assert anybody.get(f"{PAGE}?{broken}").status_code == 422
         assert anybody.get(f"{PAGE}?q=a").headers["cache-control"] == "no-store"
@@ -356,8 +358,27 @@ def test_what_is_read_again_after_each_event_is_what_reading_all_of_it_gives(api
         board = store.boards.get("transpose")
         whole = store.standings.tracks(board, "H100", day_before(api.now))
         names: dict[int | str, str] = {store.people.ensure(name).id: name for name in ("ada", "bob", "cyd", "dan")}
+        then = {one.person: one.score_s for one in whole_then(api)}
+        assert {names[side]: track.before_s for side, track in whole.items() if track.before_s is not None} == then
+        ranks = {name: rank for rank, name in enumerate((one for one in then if one in found), 1)}
+        due = {name: moved(rank, ranks.get(name)) for rank, name in enumerate(found, 1)}
+        nothing = not ranks or set(due.values()) == {"· same place as yesterday"}
+        assert {name: row.cell("move") for name, row in found.items()} == (dict.fromkeys(found) if nothing else due)
         told = {names[side]: str(track.entries) for side, track in whole.items() if names[side] in found}
         assert {name: row.entries for name, row in found.items()} == told, step
+
+
+def moved(rank: int, before: int | None) -> str:
+    if before is None:
+        return "new"
+    up = before - rank
+    return f"▲ up {up}" if up > 0 else f"▼ down {-up}" if up else "· same place as yesterday"
+
+
+def whole_then(api: ServedApi) -> list[Entry]:
+    """The ranking as it was the day before, of what is still there."""
+    entries = api.store.standings.scored("transpose", "H100")
+    return Ranking(one for one in entries if one.at <= day_before(api.now)).entries
 
 
 def test_where_the_latest_counts_it_is_compared_with_the_latest_of_the_day_before(api: ServedApi) -> None:

@@ -41,8 +41,9 @@ def board_page(router: APIRouter, context: Context, visitors: Visitors, views: B
     ) -> Response:
         """One board for one GPU type: the standings and the history of the record; or the places that are asked for."""
         wanted = Wanted.of(q=q, language=language, section=section, sort=sort)
-        first = page_with(start) if wanted.is_plain else 0
-        found, person = await views.of(Place(board=leaderboard, gpu=gpu, start=first), sessions.secret_of(request))
+        start = page_with(start) if wanted.is_plain else start
+        place = Place(board=leaderboard, gpu=gpu, start=start if wanted.is_plain else 0)
+        found, person = await views.of(place, sessions.secret_of(request))
         drawn = found.drawn
         has_sections = person is not None and person.is_staff and found.board.course is not None
         if has_sections or not wanted.is_plain:

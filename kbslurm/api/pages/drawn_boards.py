@@ -138,9 +138,7 @@ class DrawnBoards:
         otherwise one could have any number of pages kept, and followed."""
         gpu = contest.known_gpu(gpu, board.gpus)
         if start and start >= (ranked := len(self._standings.of(board, gpu))):
-            raise NotFound(
-                "place", str(start + 1), hint=f"Only {ranked} {'place is' if ranked == 1 else 'places are'} taken here."
-            )
+            raise _beyond(start, ranked)
         key = (board.id, gpu, start)
         with self._lock:
             known = self._known.setdefault(key, _Known())
@@ -178,6 +176,8 @@ class DrawnBoards:
             return replace(drawn, page=_page(frame, drawn.digests, drawn.parts))
         tracks, moves = self._standings.tracks(board, gpu)
         places = chosen(rows, wanted, tracks, moves, people)
+        if start and start >= len(places):
+            raise _beyond(start, len(places))
         calibrations = self._context.store.calibrations.of_board(board)
         facts = {
             **self._shown(board, gpu, start, calibrations, rows, records, places[start : start + PAGE]),
@@ -281,6 +281,11 @@ class DrawnBoards:
             self._lights = {**self._lights, **{run: read.get(run) for run in unknown}}
         known = self._lights
         return {run: light for run in runs if (light := known.get(run)) is not None}
+
+
+def _beyond(start: int, places: int) -> NotFound:
+    is_one = places == 1
+    return NotFound("place", str(start + 1), hint=f"Only {places} {'place is' if is_one else 'places are'} taken here.")
 
 
 def _frame(board: Board, gpu: str, start: int, rows: Ranking) -> dict[str, Any]:
