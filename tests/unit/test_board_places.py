@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kbslurm.api.pages.board_rows import Around, amount, gap, language, languages, rows_shown, times
+from kbslurm.api.pages.board_rows import Around, amount, gap, language, languages, percent, rows_shown, times
 from kbslurm.api.pages.board_words import ordinal, time_left
 from kbslurm.api.pages.charts.intervals import intervals
 from kbslurm.api.pages.found_places import PLAIN, Wanted, chosen
@@ -76,7 +76,11 @@ class TestIntervals:
 def test_gaps_are_percentages_and_then_multiples() -> None:
     told = [gap(timed(score_s), timed(1.0)) for score_s in (1.0, 1.061, 1.99, 2.0, 31.96, 4321.0)]
     assert told == ["+0.0 %", "+6.1 %", "+99.0 %", "2.00×", "32.0×", "4,321×"]
-    assert times(0.5) == "0.50×"
+    assert times(0.5) == "0.50×" and [percent(one) for one in (0.39333, 0.35, 0.00391)] == [
+        "39.3 %",
+        "35.0 %",
+        "0.39 %",
+    ]
 
 
 def test_a_score_comes_in_two_pieces_that_are_the_whole() -> None:

@@ -104,6 +104,11 @@ def times(ratio: float) -> str:
     return f"{ratio:,.{0 if ratio >= 100 else 1 if ratio >= 10 else 2}f}×"
 
 
+def percent(share: float) -> str:
+    """`39.3 %`, `0.39 %`."""
+    return f"{100 * share:.1f} %" if share >= 0.01 else f"{100 * share:.2g} %"
+
+
 def _beside(row: Standing, ahead: Entry | None, around: Around, *, moved: bool) -> dict[str, Any]:
     entry, side = row.entry, row.entry.side
     leader = around.leader
@@ -119,7 +124,7 @@ def _beside(row: Standing, ahead: Entry | None, around: Around, *, moved: bool) 
         "next": "" if ahead is None else gap(entry, ahead),
         "as_next": row.rank - 1 in row.tied_with,
         "speed": "" if around.base_s is None or entry.score_s <= 0 else times(around.base_s / entry.score_s),
-        "light": "" if light is None else f"{100 * light.share:.3g} %",
+        "light": "" if light is None else percent(light.share),
         "light_score": "" if light is None or light.score is None else f"{light.score:.3f}",
         "entries": None if track is None else track.entries,
         "move": None if not moved or before is None else before - row.rank,
