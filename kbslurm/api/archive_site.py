@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kbslurm.api.pages.rendering import STYLE, text_of
+from kbslurm.api.pages.board_rows import amount, gap
+from kbslurm.api.pages.charts.intervals import intervals
+from kbslurm.api.pages.rendering import STYLE, text_of, took
 from kbslurm.domain.amounts import score
 from kbslurm.domain.archive import Row
+from kbslurm.domain.board import Measured
 
 ON_A_PAGE = 500
 CODE = "code"
@@ -46,19 +49,29 @@ def write_site(read: Read, folder: Path) -> None:
         _write(folder / f"submissions-{pages}.html", "archive_submissions.html", board, **more)
     tables: dict[str, list[dict[str, Any]]] = {gpu: [] for gpu in board["gpus"]}
     for row in read("standings"):
-        shown = score(row["score_s"], row["low_s"], row["high_s"], ranked=True)
-        tables[row["gpu"]].append({**row, "shown": shown})
+        tables[row["gpu"]].append(dict(row))
     problem = next((row for row in read("problems") if row["problem_version"] == board["problem_version"]), None)
     _write(
         folder / "index.html",
         "archive_board.html",
         board,
-        tables=tables,
+        tables={gpu: _with_bars(rows) for gpu, rows in tables.items()},
         problem=problem,
         pages=pages,
         images=list(read("images")),
         up="",
     )
+
+
+def _with_bars(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One GPU type's standings with their intervals on a common axis."""
+    times = [Measured(score_s=row["score_s"], low_s=row["low_s"], high_s=row["high_s"]) for row in rows]
+    axis = intervals(times, written=took)
+    shown = [
+        {**row, **amount(time), "behind": "" if time is times[0] else gap(time, times[0]), "bar": bar}
+        for row, time, bar in zip(rows, times, axis.bars, strict=True)
+    ]
+    return {"rows": shown, "axis": axis}
 
 
 def _results(read: Read) -> dict[int, list[_Result]]:

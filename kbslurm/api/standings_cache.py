@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from kbslurm.api.context import Context
@@ -13,10 +15,22 @@ from kbslurm.domain import access
 from kbslurm.domain import board as boards
 from kbslurm.domain.board import Entry, Ranking, Standing
 from kbslurm.domain.run import EventId, PersonId
+from kbslurm.domain.tracks import NO_MOVES, Moves, Side, Track, day_before, moves
 from kbslurm.store.finals import Final
 from kbslurm.store.views import Board, SubmissionView
 
 KEPT = 100_000  # entries across all boards: some 60 MB
+FEW = 1_000  # people whose ways are read one by one; of more, everyone's are
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnPlace:
+    """Where somebody stands. `key`: the side's key as others see it, which says nothing more than its row."""
+
+    key: Side
+    rank: int
+    of: int
+    entry: Entry
 
 
 class _Known:
@@ -28,9 +42,15 @@ class _Known:
         self.version: object = None
         self.rows = Ranking(())
         self.records: list[Entry] = []
-        # The same as others see it.
+        # The same as others see it, and under which key each side stands there, where that is another.
         self.shown = self.rows
         self.shown_records = self.records
+        self.keys: Mapping[Side, Side] = {}
+        # How they came there, since when, whose is out of date, and what follows from it.
+        self.tracks: dict[Side, Track] | None = None
+        self.since: datetime | None = None
+        self.stirred: set[PersonId] = set()
+        self.moves = NO_MOVES
 
 
 class StandingsCache:
@@ -60,6 +80,50 @@ class StandingsCache:
     def with_undisguised(self, board: Board, gpu: str) -> tuple[Ranking, Ranking, list[Entry]]:
         """Both, after the ranking as it is below any disguise: only to find somebody's own place in."""
         return self._now(board, gpu)
+
+    def tracks(self, board: Board, gpu: str) -> tuple[Mapping[Side, Track], Moves]:
+        """How everyone came to where they stand, and what has changed since the day before. Empty where people or
+        standings are hidden: how often and when somebody submitted tells who they are."""
+        if not (access.names_people(board.names) and access.shows_standings(board.standings)):
+            return {}, NO_MOVES
+        with self._lock:
+            known = self._known.get((board.id, gpu))
+        if known is None:
+            return {}, NO_MOVES
+        with known.lock:
+            self._track(known, board, gpu)
+            return known.tracks or {}, known.moves
+
+    def _track(self, known: _Known, board: Board, gpu: str) -> None:
+        read, since = self._context.store.standings.tracks, day_before(self._context.clock.now())
+        tracks, people = known.tracks, set(known.stirred)
+        if tracks is not None and known.since == since and not people:
+            return
+        if tracks is not None and known.since != since:
+            # Whose score is older than that had it then, too; the others' ways of the last day are read again.
+            people |= {PersonId(one.person_id) for one in known.rows.entries if one.at > since}
+            older = (one for one in known.rows.entries if one.at <= since and one.side in tracks)
+            tracks = tracks | {one.side: replace(tracks[one.side], before_s=one.score_s) for one in older}
+        if tracks is None or len(people) > FEW:
+            known.tracks = read(board, gpu, since)
+        else:
+            known.tracks = tracks | read(board, gpu, since, people) if people else tracks
+        known.since, known.stirred = since, set()
+        known.moves = NO_MOVES if board.finalisation is not None else moves(known.rows, known.tracks)
+
+    def own_place(self, board: Board, gpu: str, side: Side) -> OwnPlace | None:
+        """Where this person or team stands, as far as it is known without a look at the database: by what was last
+        read of a board that was just drawn. None: nowhere, or they aren't told."""
+        known = self._known.get((board.id, gpu))
+        if known is None or not access.shows_own_place(board.standings):
+            return None
+        rows, shown = known.rows, known.shown
+        index = rows.index_of.get(side)
+        if index is None:
+            return None
+        key = known.keys.get(side, side)
+        place = shown.index_of.get(key)
+        return OwnPlace(key=key, rank=(index if place is None else place) + 1, of=len(rows), entry=rows.entries[index])
 
     def own_rows(self, board: Board, person: PersonId) -> list[dict[str, Any]]:
         """This person's own places, as they are told them."""
@@ -100,7 +164,7 @@ class StandingsCache:
                     self._show(known, board)
                 known.upto = moved.upto
                 return
-        known.upto = None  # until all of it has been read
+        known.upto = known.tracks = None  # until all of it has been read
         upto = store.events.last()
         known.rows = Ranking(store.standings.best(board.name, gpu, undisguised=True))
         known.records = store.standings.records(board.name, gpu, undisguised=True)
@@ -109,13 +173,16 @@ class StandingsCache:
 
     def _show(self, known: _Known, board: Board) -> None:
         """Keep back what others may not see."""
+        known.keys = {}
         if not access.shows_standings(board.standings):
             known.shown, known.shown_records = Ranking(()), []
         elif access.names_people(board.names):
             known.shown, known.shown_records = known.rows, known.records
         else:
             disguise = self._context.store.boards.disguise(board)
-            known.shown = Ranking(disguise.entry(one) for one in known.rows.entries)
+            shown = [disguise.entry(one) for one in known.rows.entries]
+            known.keys = {one.side: other.side for one, other in zip(known.rows.entries, shown, strict=True)}
+            known.shown = Ranking(shown)
             known.shown_records = [disguise.entry(one) for one in known.records]
 
     def _reread(self, known: _Known, board: Board, gpu: str, people: Collection[PersonId]) -> None:
@@ -132,6 +199,7 @@ class StandingsCache:
             else store.standings.records(board.name, gpu, undisguised=True)
         )
         known.rows, known.records = rows, records
+        known.stirred |= set(people)
 
     def page(self, board: Board, gpu: str, *, offset: int, limit: int) -> list[dict[str, Any]]:
         """One page of it in popcorn's format."""

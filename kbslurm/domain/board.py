@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from itertools import combinations, islice
 from typing import Protocol, overload
 
@@ -111,6 +112,11 @@ class Ranking(Sequence[Standing]):
         self._apart = _apart(self.entries[:TOP])
         pairs = max(1, len(self.entries) * (len(self.entries) - 1) // 2)
         self._beyond = {degrees: _quantile(ALPHA / pairs, degrees) for degrees in (4, 6, 8)}
+
+    @cached_property
+    def index_of(self) -> Mapping[int | str, int]:
+        """Where each side stands among the entries, from 0 on."""
+        return {entry.side: n for n, entry in enumerate(self.entries)}
 
     def __len__(self) -> int:
         return len(self.entries)

@@ -171,6 +171,13 @@ def as_json(found: Mapping[str, Calibration], *, paired: bool) -> dict[str, obje
     }
 
 
+def reference_score(problem: Problem, found: Calibration | None) -> float | None:
+    """What the baseline itself would score on a board that ranks in units of its times; None if it wasn't timed."""
+    if found is None or not found.b_ref_s:
+        return None
+    return timing.launch_scores([[unit] for unit in found.b_ref_s], problem.ranking_by)[0]
+
+
 def sentence(gpu: str, found: Mapping[str, Calibration], *, paired: bool) -> str:
     """A board's note on its scores on this GPU type; empty if there is none."""
     if not paired:

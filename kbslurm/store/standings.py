@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from kbslurm.domain import access, places
 from kbslurm.domain.board import Entry, Ranking, Standing, Timed
 from kbslurm.domain.run import EventId, PersonId
+from kbslurm.domain.tracks import Side, Track
 from kbslurm.errors import NotFound
 from kbslurm.store.boards import Boards
 from kbslurm.store.connect import Connection, Pool
@@ -26,6 +28,14 @@ class Own:
     score_s: float
     low_s: float
     high_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Light:
+    """The share of what the hardware allows, 1 at the limit, and the score beside the baseline, where it has one."""
+
+    share: float
+    score: float | None
 
 
 # Whom an entry of a submission `s` to the board `b` by the person `p` is for, as everybody reads it: the name, and the
@@ -121,6 +131,28 @@ SELECT person_id, person, team, submission_id, run_id, score_s, low_s, high_s, a
         ORDER BY at, submission_id, score_s, run_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     ) AS before FROM ({_SCORED}) scored
 ) compared WHERE before IS NULL OR score_s < before ORDER BY at, submission_id, score_s, run_id
+"""
+
+# Of each person, or team: how many of theirs rank, and their score as it was at `since`.
+_BEFORE = {
+    False: "min(score_s) FILTER (WHERE at <= %(since)s)",
+    True: "(array_agg(score_s ORDER BY at DESC, submission_id DESC) FILTER (WHERE at <= %(since)s))[1]",
+}
+_TRACKS = """
+SELECT team, min(person_id) AS person_id, count(*) AS entries, {before} AS before_s
+FROM ({scored}) scored GROUP BY team, CASE WHEN team IS NULL THEN person_id END
+"""
+_TRACKS_OF = {
+    (last, few): _TRACKS.format(before=before, scored=_SCORED_OF if few else _SCORED)
+    for last, before in _BEFORE.items()
+    for few in (False, True)
+}
+
+_LIGHTS = """
+SELECT run_id, (detail -> 'speed_of_light' ->> 'share')::float8 AS share,
+    (detail -> 'speed_of_light' ->> 'score')::float8 AS score
+FROM verdict WHERE run_id = ANY(%(runs)s) AND jsonb_typeof(detail -> 'speed_of_light' -> 'share') = 'number'
+    AND coalesce(jsonb_typeof(detail -> 'speed_of_light' -> 'score'), 'number') = 'number'
 """
 
 # Of one person, before one of their submissions.
@@ -245,6 +277,31 @@ class Standings(Rows):
         """The ones that were better than all before them, oldest first. Those are history: fixing standings doesn't
         change them."""
         return self._scored(_RECORDS, board, gpu, live=live, undisguised=undisguised, fixed=False)
+
+    def tracks(
+        self, board: Board, gpu: str, since: datetime, people: Collection[PersonId] | None = None
+    ) -> dict[Side, Track]:
+        """How everyone, or these people and their teams, came to where they stand: what a freeze hides isn't counted.
+        For boards that show people by their own names: how often somebody submitted tells who they are."""
+        teams, asked = set[str](), set(people or ())
+        if people is not None:
+            theirs = self._all(_TEAMS_OF, {"board": board.name, "people": list(people)})
+            teams = {row["team"] for row in theirs}
+            asked |= {PersonId(one) for row in theirs for one in row["members"]}
+        statement = _TRACKS_OF[board.ranking == "last", people is not None]
+        told = {**_asked(board, gpu, asked, live=False), "last": False, "since": since}
+        return {
+            row["person_id"] if row["team"] is None else row["team"]: Track(
+                entries=row["entries"], before_s=row["before_s"]
+            )
+            for row in self._all(statement, told)
+            if people is None or row["team"] in teams or (row["team"] is None and row["person_id"] in people)
+        }
+
+    def lights(self, runs: Collection[int]) -> dict[int, Light]:
+        """How near these runs came to what the hardware allows, where that is known."""
+        found = self._all(_LIGHTS, {"runs": list(runs)})
+        return {row["run_id"]: Light(share=row["share"], score=row["score"]) for row in found}
 
     def own(
         self, board: Board, gpu: str, person: PersonId, ranking: Callable[[str], Ranking] | None = None

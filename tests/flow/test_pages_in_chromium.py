@@ -261,10 +261,10 @@ def test_a_name_paints_over_nobody_elses(api: ServedApi, chromium: Chromium) -> 
     record(api, "e" + "\u0301" * 60)
     record(api, "olga")
     chromium.open(api.url + BOARD)
-    assert chromium.ask("return document.querySelector('#live tbody th').innerText") == "olga"
+    assert chromium.ask("return document.querySelector('#live tbody th .name').innerText") == "olga"
     element = chromium.find("#live tbody tr:first-child")
     painted = chromium.call("GET", f"/element/{element}/screenshot")
-    chromium.ask("document.querySelectorAll('#live tbody th')[1].textContent = 'e'")
+    chromium.ask("document.querySelectorAll('#live tbody th .name')[1].textContent = 'e'")
     assert chromium.call("GET", f"/element/{element}/screenshot") == painted, "her row is the same without it"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from anyio import CapacityLimiter, to_thread
@@ -10,8 +10,9 @@ from anyio import CapacityLimiter, to_thread
 from kbslurm.api import waiting
 from kbslurm.api.context import Context
 from kbslurm.api.pages.drawn_boards import Drawn, DrawnBoards
+from kbslurm.api.pages.found_places import Wanted
 from kbslurm.api.rounds import Rounds
-from kbslurm.api.standings_cache import StandingsCache
+from kbslurm.api.standings_cache import OwnPlace, StandingsCache
 from kbslurm.domain import access, contest
 from kbslurm.errors import Invalid, NotFound
 from kbslurm.store.views import Board, Person
@@ -61,7 +62,7 @@ class BoardViews:
 
     def __init__(self, context: Context, histories: waiting.Histories, standings: StandingsCache) -> None:
         self._context = context
-        self._drawn = DrawnBoards(context, histories, standings)
+        self._drawn, self._standings = DrawnBoards(context, histories, standings), standings
         self._limiter = CapacityLimiter(THREADS)
         self._places: dict[Place, Rounds[bool, Found | None]] = {}
         self._askers: Rounds[_Asker, _Known] = Rounds(self._who, CapacityLimiter(1))
@@ -87,6 +88,24 @@ class BoardViews:
         if found is None:
             raise NotFound("board", place.board)
         return found
+
+    def searched(
+        self,
+        board: Board,
+        drawn: Drawn,
+        wanted: Wanted,
+        start: int,
+        *,
+        sections: Sequence[str],
+        people: Collection[int] | None,
+    ) -> Drawn:
+        """The same board with the places that one reader looks for. In a thread, in their turn."""
+        return self._drawn.found(board, drawn, wanted, start, sections=sections, people=people)
+
+    def own_place(self, board: Board, drawn: Drawn, person: Person) -> OwnPlace | None:
+        """Where the reader of this page, or their team, stands on it; without a look at the database."""
+        side = person.team if board.teams and person.team is not None else person.id
+        return self._standings.own_place(board, drawn.gpu, side)
 
     async def may_see(self, board: Board, secret: str | None) -> bool:
         """Whether the reader with this session may see this board now."""

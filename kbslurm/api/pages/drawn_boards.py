@@ -6,32 +6,40 @@ What is drawn is the same for all who may see the board; who may is decided afte
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import itertools
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from kbslurm.api import waiting
 from kbslurm.api.board_json import is_open, remarks
 from kbslurm.api.context import Context
-from kbslurm.api.pages import drawing
+from kbslurm.api.pages import board_rows
+from kbslurm.api.pages.board_rows import Around, rows_shown
+from kbslurm.api.pages.board_words import ordinal, time_left
+from kbslurm.api.pages.charts.lines import Lines, Point, lines
+from kbslurm.api.pages.found_places import ORDERS, PLAIN, Wanted, chosen
 from kbslurm.api.pages.link_cards import board_card, embedded_at
-from kbslurm.api.pages.rendering import block, closes, text_of
-from kbslurm.api.standings_cache import StandingsCache
+from kbslurm.api.pages.rendering import block, closes, isolated, text_of, took, when
+from kbslurm.api.standings_cache import OwnPlace, StandingsCache
 from kbslurm.domain import access, contest, measure
 from kbslurm.domain.amounts import score
-from kbslurm.domain.board import Ranking, Standing
+from kbslurm.domain.board import Entry, Ranking, Standing
+from kbslurm.domain.measure import Calibration
+from kbslurm.domain.physics import FORMULAS
 from kbslurm.domain.run import EventId
 from kbslurm.errors import NotFound
 from kbslurm.store.finals import Final
+from kbslurm.store.standings import Light
 from kbslurm.store.views import Board
 
 PAGE = 100
@@ -39,6 +47,9 @@ KEPT = 256  # pages of boards: some 10 MB
 FRESH = timedelta(seconds=1)  # what changes without an event: a leading daemon's lease
 TEMPLATE = "board.html"
 ANNOUNCED = 5
+MOST_RECORDS = 150  # the chart and its table show the last ones
+LIGHTS_KEPT = 20_000
+NOBODY = '<div id="own"></div>'
 PARTS = ("queue", "standings")
 
 
@@ -48,6 +59,7 @@ class Drawn:
     each one drawn, and `version` says what it shows."""
 
     number: int
+    gpu: str
     parts: Mapping[str, Markup]
     digests: Mapping[str, str]
     page: str
@@ -57,10 +69,27 @@ class Drawn:
     def version(self) -> str:
         return _version(self.digests)
 
-    def for_reader(self, person: Any, csrf: str) -> str:
-        """The page with this person's header: all that differs between readers."""
+    @cached_property
+    def packed(self) -> bytes:
+        """The page as everybody gets it, compressed: nothing in it is anyone's secret."""
+        return gzip.compress(self.page.encode(), mtime=0)
+
+    def for_reader(self, person: Any, csrf: str, own: OwnPlace | None) -> str:
+        """The page with this person's header and place: all that differs between readers."""
         before, _, rest = self.page.partition("<header>")
         _, _, after = rest.partition("</header>\n")
+        if own is not None:
+            row = f' data-side="{escape(str(own.key))}"'
+            is_here = f"{row}>" in after
+            after = after.replace(f"{row}>", f'{row} class="own">', 1)
+            told: dict[str, Any] = {
+                "own": own,
+                "nth": ordinal(own.rank),
+                "is_here": is_here,
+                "has_rows": " data-side=" in after,
+                "start": page_with(own.rank - 1),
+            }
+            after = after.replace(NOBODY, text_of("board_own.html", **told, **board_rows.amount(own.entry)), 1)
         return before + block("base.html", "header", person=person, csrf=csrf) + after
 
     def since(self, version: str) -> str:
@@ -103,15 +132,14 @@ class DrawnBoards:
         self._known: OrderedDict[tuple[int, str, int], _Known] = OrderedDict()
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
+        self._lights: dict[int, Light | None] = {}
 
     def now(self, board: Board, gpu: str, start: int) -> Drawn:
         """This page of this board, whose row was just read. NotFound if it has no such GPU type, or not so many places:
         otherwise one could have any number of pages kept, and followed."""
         gpu = contest.known_gpu(gpu, board.gpus)
         if start and start >= (ranked := len(self._standings.of(board, gpu))):
-            raise NotFound(
-                "place", str(start + 1), hint=f"Only {ranked} {'place is' if ranked == 1 else 'places are'} taken here."
-            )
+            raise _beyond(start, ranked)
         key = (board.id, gpu, start)
         with self._lock:
             known = self._known.setdefault(key, _Known())
@@ -130,17 +158,43 @@ class DrawnBoards:
             known.basis, known.at = basis, now
         return known.drawn
 
-    def _drawn(self, known: _Known, board: Board, gpu: str, start: int) -> Drawn:
+    def found(
+        self,
+        board: Board,
+        drawn: Drawn,
+        wanted: Wanted,
+        start: int,
+        *,
+        sections: Sequence[str] = (),
+        people: Collection[int] | None = None,
+    ) -> Drawn:
+        """The same board with the places that one reader looks for, in their order; not kept. `sections`: those that
+        they may choose from; `people`: all whom the chosen one has."""
+        gpu = drawn.gpu
+        rows, records = self._standings.now(board, gpu)
+        frame = {**self._frame(board, gpu, start, rows), "sections": sections, "wanted": wanted}
+        if wanted.is_plain:
+            return replace(drawn, page=_page(frame, drawn.digests, drawn.parts))
+        tracks, moves = self._standings.tracks(board, gpu)
+        places = chosen(rows, wanted, tracks, moves, people)
+        if start and start >= len(places):
+            raise _beyond(start, len(places))
+        calibrations = self._context.store.calibrations.of_board(board)
         facts = {
-            "frame": {
-                "board": board,
-                "gpu": gpu,
-                "start": start,
-                "card": board_card(self._context, board, gpu),
-                "embedded": embedded_at(self._context, board, gpu),
-            },
-            "queue": self._queue(board, gpu),
-            "standings": self._shown(board, gpu, start),
+            **self._shown(board, gpu, start, calibrations, rows, records, places[start : start + PAGE]),
+            "wanted": wanted,
+            "total": len(places),
+        }
+        parts = {**drawn.parts, "standings": _part("standings", facts)}
+        return replace(drawn, parts=parts, page=_page(frame, drawn.digests, parts))
+
+    def _drawn(self, known: _Known, board: Board, gpu: str, start: int) -> Drawn:
+        calibrations = self._context.store.calibrations.of_board(board)
+        rows, records = self._standings.now(board, gpu)
+        facts = {
+            "standings": self._shown(board, gpu, start, calibrations, rows, records),
+            "queue": self._queue(board, gpu, calibrations),
+            "frame": self._frame(board, gpu, start, rows),
         }
         before = known.drawn
         if before is not None and facts == known.facts:
@@ -150,38 +204,106 @@ class DrawnBoards:
             for name in PARTS
         }
         digests = {name: _digest(text) for name, text in parts.items()}
-        page = str(text_of(TEMPLATE, **facts["frame"], shown=_version(digests), parts=parts))
+        page = _page(facts["frame"], digests, parts)
         known.facts = facts
-        return Drawn(number=next(self._numbers), parts=parts, digests=digests, page=page, etag=f'"{_digest(page)}"')
+        return Drawn(
+            number=next(self._numbers), gpu=gpu, parts=parts, digests=digests, page=page, etag=f'"{_digest(page)}"'
+        )
 
-    def _queue(self, board: Board, gpu: str) -> dict[str, Any]:
+    def _queue(self, board: Board, gpu: str, calibrations: Mapping[str, Calibration]) -> dict[str, Any]:
         """All that the first lines show."""
+        now = self._context.clock.now()
         return {
             "queue": waiting.runner_queue(self._context, self._histories, gpu),
-            "is_open": is_open(board, self._context.clock.now()),
+            "is_open": is_open(board, now),
             "closes": closes(board),
-            "remarks": remarks(board, self._context.clock.now()),
+            "left": time_left(board.deadline_at, now),
+            "remarks": remarks(board, now),
+            "note": measure.sentence(gpu, calibrations, paired=board.problem.baseline is not None),
             "announcements": self._context.store.questions.announcements(board.id)[:ANNOUNCED],
         }
 
-    def _shown(self, board: Board, gpu: str, start: int) -> dict[str, Any]:
-        """All that the standings' part shows, before it is formatted."""
-        rows, records = self._standings.now(board, gpu)
-        store = self._context.store
+    def _shown(
+        self,
+        board: Board,
+        gpu: str,
+        start: int,
+        calibrations: Mapping[str, Calibration],
+        rows: Ranking,
+        records: Sequence[Entry],
+        at: Sequence[int] | None = None,
+    ) -> dict[str, Any]:
+        """All that the standings' part shows, before it is formatted. `at`: which places, where not those from `start`
+        on."""
+        tracks, moves = self._standings.tracks(board, gpu)
+        store, now = self._context.store, self._context.clock.now()
+        here = range(start, min(start + PAGE, len(rows))) if at is None else at
+        found = [(rows[n], rows.entries[n - 1] if n else None) for n in here]
+        sides = [row.entry.side for row, _ in found]
+        until = [one for one in (now.replace(minute=0, second=0, microsecond=0), board.frozen_at, board.deadline_at)
+                 if one is not None]  # fmt: skip
         return {
             "board": board.name,
             "gpu": gpu,
+            "teams": board.teams,
             "practice": Ranking(store.standings.practice(board.name, gpu))[:PAGE] if board.practice else [],
             "hidden": not access.shows_standings(board.standings),
-            "rows": rows[start : start + PAGE],
-            "total": len(rows),
-            "start": start,
-            "records": records,
-            "final": store.finals.applied(board.name, gpu),
-            "note": measure.sentence(
-                gpu, store.calibrations.of_board(board), paired=board.problem.baseline is not None
+            "found": found,
+            "around": Around(
+                leader=rows.entries[0] if rows.entries else None,
+                first=records[0].side if records else None,
+                record=records[-1].side if records else None,
+                base_s=measure.reference_score(board.problem, calibrations.get(gpu)),
+                lights=self._lights_of(board, [row.entry for row, _ in found]),
+                tracks={side: tracks[side] for side in sides if side in tracks},
+                moves=moves.of(sides) if moves.changed else None,
             ),
+            "total": len(rows),
+            "of": len(rows),
+            "wanted": PLAIN,
+            "start": start,
+            "records": records[-MOST_RECORDS:],
+            "beaten": max(0, len(records) - MOST_RECORDS),
+            "zone": board.zone,
+            "until": min(until),
+            "final": store.finals.applied(board.name, gpu),
         }
+
+    def _frame(self, board: Board, gpu: str, start: int, rows: Ranking) -> dict[str, Any]:
+        """What stands around the parts that are replaced."""
+        return {
+            "board": board,
+            "gpu": gpu,
+            "start": start,
+            "languages": board_rows.languages(rows.entries),
+            "has_places": bool(rows.entries),
+            "card": board_card(self._context, board, gpu),
+            "embedded": embedded_at(self._context, board, gpu),
+        }
+
+    def _lights_of(self, board: Board, entries: Sequence[Entry]) -> dict[int, Light]:
+        """How near these came to what the hardware allows. A verdict never changes, so each is read once."""
+        if not access.names_people(board.names) or not any(board.problem.config.get(name) for name in FORMULAS):
+            return {}
+        runs = [one.run_id for one in entries]
+        unknown = [run for run in runs if run not in self._lights]
+        if unknown:
+            if len(self._lights) + len(unknown) > LIGHTS_KEPT:
+                self._lights, unknown = {}, runs
+            read = self._context.store.standings.lights(unknown)
+            self._lights = {**self._lights, **{run: read.get(run) for run in unknown}}
+        known = self._lights
+        return {run: light for run in runs if (light := known.get(run)) is not None}
+
+
+def _beyond(start: int, places: int) -> NotFound:
+    is_one = places == 1
+    return NotFound("place", str(start + 1), hint=f"Only {places} {'place is' if is_one else 'places are'} taken here.")
+
+
+def _page(frame: Mapping[str, Any], digests: Mapping[str, str], parts: Mapping[str, Markup]) -> str:
+    told = {"sections": (), "wanted": PLAIN, "orders": ORDERS, **frame}
+    return str(text_of(TEMPLATE, **told, shown=_version(digests), parts=parts))
 
 
 def _digest(text: str) -> str:
@@ -195,15 +317,23 @@ def _version(digests: Mapping[str, str]) -> str:
 def _part(name: str, facts: Mapping[str, Any]) -> Markup:
     if name == "queue":
         return text_of("board_queue.html", **facts)
-    rows: Sequence[Standing] = facts["rows"]
+    found: Sequence[tuple[Standing, Entry | None]] = facts["found"]
     shown = {
-        "rows": [standing_row(row) for row in rows],
-        "practice": [standing_row(row) for row in facts["practice"]],
-        "trend": drawing.curve([(one.at, one.score_s, one.person) for one in facts["records"]], steps=True),
+        "table": rows_shown(found, facts["around"]),
+        "practice": [board_rows.place(row) for row in facts["practice"]],
+        "trend": _trend(facts["records"], facts["zone"], facts["until"]),
         "final": _final(facts["final"]),
         "step": PAGE,
     }
     return text_of("board_standings.html", **{**facts, **shown})
+
+
+def _trend(records: Sequence[Entry], zone: str, until: datetime) -> Lines:
+    points = [
+        Point(at=one.at, value=one.score_s, said=f"{took(one.score_s)}, {isolated(one.person)}, {when(one.at)}")
+        for one in records
+    ]
+    return lines([points] if points else [], written=took, zone=zone, steps=True, until=until)
 
 
 def _final(found: Final | None) -> list[dict[str, Any]]:
@@ -220,8 +350,4 @@ def _final(found: Final | None) -> list[dict[str, Any]]:
 
 def standing_row(row: Standing) -> dict[str, Any]:
     """A place as pages show it."""
-    entry = row.entry
-    tied = f"{row.best_rank}–{row.worst_rank}" if row.tied_with else ""
-    shown = score(entry.score_s, entry.low_s, entry.high_s, ranked=True)
-    ranks = "" if row.ranks[0] == row.ranks[1] else f"{row.ranks[0]}–{row.ranks[1]}"
-    return {"rank": row.rank, "tied": tied, "ranks": ranks, "person": entry.person, "score": shown, "at": entry.at}
+    return board_rows.place(row)

@@ -20,7 +20,7 @@ from kbslurm.api.board_json import is_over
 from kbslurm.api.context import Context
 from kbslurm.api.lookup import may_see_board
 from kbslurm.api.pages.board_list import BoardList, Listed, Race, Side
-from kbslurm.api.pages.boards import FOR_EVERYBODY, names_version
+from kbslurm.api.pages.board_page import FOR_EVERYBODY, names_version
 from kbslurm.api.pages.charts.lines import Lines, Point, lines
 from kbslurm.api.pages.countdown import left
 from kbslurm.api.pages.link_cards import front_card

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 from collections.abc import Mapping
 from datetime import datetime
@@ -31,6 +32,7 @@ STATIC = {
     "style.css": "text/css; charset=utf-8",
     "countdown.js": "text/javascript; charset=utf-8",
     "hall.js": "text/javascript; charset=utf-8",
+    "board.js": "text/javascript; charset=utf-8",
     "live.js": "text/javascript; charset=utf-8",
     "private.js": "text/javascript; charset=utf-8",
     "submit.js": "text/javascript; charset=utf-8",
@@ -44,6 +46,7 @@ SHEETS = "css"  # the folder whose files are the stylesheet, one after another
 # The stylesheet in one theme, whatever the reader's browser asks for: what it says of the dark one, and instead.
 _IN_DARK, _SCHEMES = b"@media (prefers-color-scheme: dark)", b"color-scheme: light dark"
 THEMES = {"light.css": (b"@media not all", b"color-scheme: light"), "dark.css": (b"@media all", b"color-scheme: dark")}
+TOGETHER = {"board.js": ("live.js", "board.js")}  # one request instead of two
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
@@ -55,11 +58,17 @@ def static_file(name: str) -> bytes:
         in_dark, scheme = THEMES[name]
         return static_file("style.css").replace(_IN_DARK, in_dark).replace(_SCHEMES, scheme)
     if name != "style.css":
-        return folder.joinpath(name).read_bytes()
+        return b"".join(folder.joinpath(one).read_bytes() for one in TOGETHER.get(name, (name,)))
     sheets = sorted(
         (one for one in folder.joinpath(SHEETS).iterdir() if one.name.endswith(".css")), key=lambda one: one.name
     )
     return b"".join(one.read_bytes() for one in sheets)
+
+
+@cache
+def packed_file(name: str) -> bytes:
+    """The same, compressed once."""
+    return gzip.compress(static_file(name), mtime=0)
 
 
 @cache

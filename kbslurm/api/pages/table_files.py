@@ -18,7 +18,7 @@ from kbslurm.api.board_json import is_open
 from kbslurm.api.context import Context
 from kbslurm.api.lookup import seen_board
 from kbslurm.api.pages.board_list import BoardList, Listed, seen_boards
-from kbslurm.api.pages.boards import FOR_EVERYBODY
+from kbslurm.api.pages.board_page import FOR_EVERYBODY
 from kbslurm.api.pages.kept_files import KeptFiles
 from kbslurm.api.pages.people import status_in_list
 from kbslurm.api.pages.rendering import HEADERS

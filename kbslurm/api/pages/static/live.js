@@ -5,7 +5,7 @@
   const here = document.getElementById("live");
   if (!here || !window.EventSource) return;
   const CONTROLS = "a, button, summary, input";
-  const FIRST_MS = 1000, MOST_MS = 60000; // a crowd whose service was away comes back one after another
+  const FIRST_MS = 1000, MOST_MS = 60000, AGAIN_MS = 4000; // a crowd whose service was away comes back one after another
   let stream = null, timer = null, wait = FIRST_MS;
   let seen = "", newest = ""; // the version that the page shows, where it isn't the first one, and the last one told of
   let over = false, busy = false, again = false;
@@ -42,10 +42,26 @@
     if (fresh && again) look();
     again = false;
   };
+  // Those who watch a part are told before it changes and after.
+  const swap = (part, html) => {
+    part.dispatchEvent(new Event("changing"));
+    replace(part, () => { part.innerHTML = html; });
+    part.dispatchEvent(new Event("changed"));
+  };
   const show = (event) => {
-    const part = document.getElementById(event.type);
-    if (part) replace(part, () => { part.innerHTML = JSON.parse(event.data); });
     if (event.lastEventId) seen = event.lastEventId;
+    const part = document.getElementById(event.type);
+    if (!part) return;
+    // Of places that somebody chose, nobody else has a copy: they are fetched, at most once in a while.
+    if (event.type === "standings" && "again" in here.dataset) later(part); else swap(part, JSON.parse(event.data));
+  };
+  let due = null;
+  const later = (part) => {
+    due ??= setTimeout(async () => {
+      due = null;
+      const fresh = (await fetched())?.getElementById(part.id);
+      if (fresh && fresh.innerHTML !== part.innerHTML) swap(part, fresh.innerHTML);
+    }, AGAIN_MS);
   };
 
   const leave = () => {
