@@ -10,6 +10,7 @@ from kbslurm import wiring
 from kbslurm.api.hosting import warm
 from kbslurm.api.hosting.host_acts import HostActs
 from kbslurm.domain import contest
+from kbslurm.domain.moves import moves
 from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import Invalid, NotFound
 from kbslurm.flow import rejudge
@@ -31,6 +32,31 @@ class MeasuringActs(HostActs):
         wanted = self._wanted(held, chosen)
         found = self.store.rejudgings.preview(held.name, wanted, version, by=self.by, now=self.now)
         return found.told("preview")
+
+    def rejudge_open(self, board: str) -> Mapping[str, Any] | None:
+        """The board's open rejudge, and by GPU type who moves where once it is applied; None without one."""
+        held = self.held(board)
+        found = self.store.rejudgings.open(held.name)
+        if found is None:
+            return None
+        standings = self.store.standings
+        moved = {
+            gpu: moves(
+                standings.unfixed(held.name, gpu),
+                standings.rejudged(held.name, gpu, rejudging=found.id, version=found.version),
+            )
+            for gpu in held.gpus
+        }
+        return {
+            **found.told("preview"),
+            "live": found.live,
+            "ordered_by": found.created_by,
+            "ordered_at": found.created_at.isoformat(),
+            "moves": [
+                {"gpu": gpu, "places": len(rows), "moves": [one.told() for one in rows if one.moves]}
+                for gpu, rows in moved.items()
+            ],
+        }
 
     def rejudge_estimate(self, board: str, chosen: Sequence[str] = (), version: int | None = None) -> Mapping[str, Any]:
         """What a rejudge of these runs would cost and how long it would take, by what they took before."""

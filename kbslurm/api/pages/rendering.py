@@ -30,6 +30,7 @@ STATIC = {
     "style.css": "text/css; charset=utf-8",
     "live.js": "text/javascript; charset=utf-8",
     "private.js": "text/javascript; charset=utf-8",
+    "time.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
 SHEETS = "css"  # the folder whose files are the stylesheet, one after another

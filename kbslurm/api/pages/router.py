@@ -17,8 +17,12 @@ from kbslurm.api.pages.live import live_streams
 from kbslurm.api.pages.questions import question_pages
 from kbslurm.api.pages.sign_on import sign_on_pages
 from kbslurm.api.pages.staff import staff_pages
+from kbslurm.api.pages.staff_audit import staff_audit_page
 from kbslurm.api.pages.staff_board import staff_board_page
-from kbslurm.api.pages.staff_boards import staff_new_board_page
+from kbslurm.api.pages.staff_board_work import staff_board_work_pages
+from kbslurm.api.pages.staff_boards import staff_boards_pages
+from kbslurm.api.pages.staff_people import staff_people_pages
+from kbslurm.api.pages.staff_questions import staff_question_pages
 from kbslurm.api.pages.staff_submissions import staff_submission_pages
 from kbslurm.api.pages.standings_file import standings_file
 from kbslurm.api.pages.submissions import submission_pages
@@ -40,11 +44,15 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
     joining_page(router, context, visitors)
     staff_pages(router, context, visitors)
     staff_board_page(router, context, visitors)
-    staff_new_board_page(router, context, visitors)
+    staff_boards_pages(router, context, visitors)
+    staff_board_work_pages(router, context, visitors)
+    staff_people_pages(router, context, visitors)
+    staff_audit_page(router, context, visitors)
     staff_submission_pages(router, context, visitors)
     standings_file(router, context, visitors)
     course_pages(router, context, visitors)
     question_pages(router, context, visitors)
+    staff_question_pages(router, context, visitors)
     design_page(router, context, visitors)
     live_streams(router, context, visitors, histories, views)
     return router

@@ -9,6 +9,7 @@ from kbslurm.api.hosting.hosting import Hosting
 from kbslurm.domain import access, contest
 from kbslurm.domain.lateness import Unit
 from kbslurm.errors import Invalid
+from kbslurm.flow.rejudge import KEYS
 
 Form = Mapping[str, str]
 
@@ -41,6 +42,20 @@ def submission_of(form: Form, name: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 19):
         raise Invalid(f"{text!r} isn't the number of a submission")
     return int(text)
+
+
+def chosen_of(form: Form) -> list[str]:
+    """Which runs to judge again, as `kbslurm rejudge` takes them."""
+    found = {key: text_of(form, key) for key in KEYS}
+    return [f"{key}={text.removeprefix('#')}" for key, text in found.items() if text]
+
+
+def version_of(form: Form) -> int | None:
+    """The problem version in a field; None: the live one."""
+    text = text_of(form, "version")
+    if text and not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise Invalid(f"{text!r} isn't the number of a problem version")
+    return int(text) if text else None
 
 
 def _late(work: Hosting, board: str, form: Form) -> None:
