@@ -18,7 +18,7 @@ from markupsafe import Markup
 from kbslurm import __version__
 from kbslurm.api import sessions
 from kbslurm.domain import contest, lateness
-from kbslurm.domain.amounts import score
+from kbslurm.domain.amounts import score, seconds
 from kbslurm.store.views import Board
 
 POLICY = (
@@ -114,7 +114,9 @@ _templates = Environment(
     auto_reload=False,  # or every page looks whether its files have changed
 )
 _templates.globals.update(version=__version__, asset=asset)
-_templates.filters.update(took=took, when=when, closes=closes, measured=measured, late=lateness.span_text)
+_templates.filters.update(
+    took=took, timed=seconds, when=when, closes=closes, measured=measured, late=lateness.span_text
+)
 
 
 def page(template: str, *, status: int = 200, person: Any = None, csrf: str = "", **told: Any) -> HTMLResponse:

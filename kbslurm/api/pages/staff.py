@@ -47,6 +47,7 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
             queue=staff_service.queue(status),
             waiting=status.waiting,
             places=places,
+            currency=status.overflow.get("currency", ""),
             boards=staff_service.open_boards(store.boards.all(counted=False), work.now),
             audit=work.audit_named(limit=SHOWN),
         )
@@ -82,14 +83,15 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
         visitors.staff(person)
         work = at_work(context, person.name, person)
         status = work.service_status()
+        cards = staff_service.places(status, work.now)
         return visitors.page(
             request,
             "staff_places.html",
             person,
             last=context.store.events.last(),
             daemon=status.daemon,
-            troubles=status.troubles,
-            places=staff_service.places(status, work.now),
+            troubles=staff_service.troubles(status, cards),
+            places=cards,
             overflow=staff_service.overflow(status),
             usage=work.usage(by="place"),
             waiting=status.waiting,

@@ -45,7 +45,11 @@ def staff_audit_page(router: APIRouter, context: Context, visitors: Visitors) ->
 
 def _in_words(data: Mapping[str, Any]) -> str:
     """What an act was about, beside its subject."""
-    return ", ".join(f"{name.replace('_', ' ')}: {_plain(value)}" for name, value in data.items())[:500]
+    return ", ".join(f"{_named(name)}: {_plain(value)}" for name, value in data.items())[:500]
+
+
+def _named(name: str) -> str:
+    return name.replace("gpu_s", "GPU-seconds").replace("_", " ")
 
 
 def _plain(value: Any) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kbslurm.store.views import Board
 
 Kind = Literal["good", "warn", "bad"]
+ORDER: tuple[Kind, ...] = ("bad", "warn", "good")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +72,11 @@ class ToAttend:
 
 
 def places(status: Status, now: datetime) -> list[PlaceCard]:
-    """Each place that the leader has, and those of this host that it hasn't told of."""
+    """Each place that the leader has, and those of this host that it hasn't told of; trouble first."""
     told = {one["backend"]: one for one in status.places}
     names = dict.fromkeys((*told, *(row["backend"] for row in status.backends)))
-    return [_card(name, told.get(name), status, now) for name in names]
+    cards = [_card(name, told.get(name), status, now) for name in names]
+    return sorted(cards, key=lambda card: (ORDER.index(card.kind), card.name))
 
 
 def _card(name: str, told: Mapping[str, Any] | None, status: Status, now: datetime) -> PlaceCard:
