@@ -198,8 +198,8 @@ def enrol(course: Course) -> None:
     links = course.downloads("form[action$='/invite'] button", "gpu-2026-invitations.csv")
     told = list(csv.DictReader(io.StringIO(links.read_text())))
     assert {row["name"] for row in told} == set(NAMES) and all("/join/" in row["link"] for row in told)
-    course.goes_to("/staff")
-    course.sends("form[action='/staff/add'] button", "Staff", added="tess")
+    course.goes_to("/staff/people")
+    course.sends("form[action='/staff/add'] button", "People", added="tess")
     course.goes_to("/staff/courses/gpu-2026")
     course.sends("form[action$='/set'] button", "Course gpu-2026", set_person="tess", set_role="grader")
     course.reads("7 on the roster", "tess")
@@ -370,10 +370,11 @@ def keep(course: Course) -> None:
 
 def leave(course: Course) -> None:
     """One of them wants to be forgotten: it is asked about first, with the archives that have something of them."""
-    course.goes_to("/staff")
+    course.goes_to("/staff/people")
     course.sends("form[action='/staff/delete'] button", "Delete Rosa Peters for good?", deleted="s5@example.edu")
     course.reads("downloaded as transpose-private-archive.zip", "This can't be undone.")
-    course.sends("main form button", "Staff")
+    course.sends("main form button", "People")
+    course.goes_to("/staff/audit")
     course.reads("user.delete")
     assert "Rosa Peters" not in course.standings() and any(one.startswith("deleted-") for one in course.standings())
     acts = [one.kind.removeprefix("staff.") for one in reversed(course.api.store.events.audit_log(limit=100))]

@@ -516,7 +516,9 @@ def walked(browser: httpx.Client) -> tuple[set[str], set[str], set[str]]:
             alone = {"style"} if "/worklog?" in path else set()  # its own, by its hash in the policy
             assert not page.elements & ({"img", "iframe", "object", "style"} - alone), path
             assert not {name for name in page.elements if name.startswith("on")}, path
-            assert {link for link in page.links if ".js" in link} <= {asset("live.js"), asset("private.js")}
+            assert {link for link in page.links if ".js" in link} <= {
+                asset(name) for name in ("live.js", "private.js", "time.js")
+            }
             forms |= page.forms
             todo += [urljoin(path, link) for link in page.links]
             for live in page.streams:
@@ -557,6 +559,7 @@ def test_everybody_is_led_only_to_what_they_may_see_and_nothing_that_people_set_
         everyone = {"/login"}
         asking = {"/questions"}
         acts = ("pause", "resume", "cancel", "add", "ban", "unban", "delete", "boards/new", "courses/new/import")
+        acts += ("people", "audit", "remove", "rank", "team", "account", "link", "revoke")
         submits = "/problem/transpose/submit"  # others are closed
         of_boards = {
             f"/staff/board/{board}/{act}"
@@ -582,8 +585,16 @@ def test_everybody_is_led_only_to_what_they_may_see_and_nothing_that_people_set_
                 "reference",
                 "worklog",
                 "archive",
+                "rejudge",
+                "final",
+                "rate",
+                "quota",
+                "role",
+                "invite",
+                "delete",
             )
         }
+        of_boards.add("/staff/board/private/uninvite")
         for browser, forms in (
             (nobody, everyone),
             (banned, everyone),
@@ -709,7 +720,9 @@ def test_a_stale_staff_page_says_what_is_so_and_does_nothing_twice(api: ServedAp
         over = act("cancel", submission=str(ended))
         assert over.status_code == 409 and f"Submission {ended} has ended already" in over.text
         text = hana.get("/staff").text
-        assert "<button disabled>Resume</button>" in text and "<button>Pause</button>" in text
+        assert (
+            '<button class="plain" disabled>Resume</button>' in text and '<button class="plain">Pause</button>' in text
+        )
 
 
 def test_clicks_at_the_same_time_act_once(api: ServedApi) -> None:

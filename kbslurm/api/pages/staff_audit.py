@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -29,13 +29,14 @@ def staff_audit_page(router: APIRouter, context: Context, visitors: Visitors) ->
         visitors.staff(person)
         wanted = {"by": by.strip(), "act": act.strip()}
         rows = at_work(context, person.name, person).audit_named(**wanted, limit=SHOWN + 1, before=before)
+        there = frozenset(f"board:{one.id}" for one in context.store.boards.all(counted=False))
         chosen = {name: text for name, text in wanted.items() if text}
         older = f"?{urlencode({**chosen, 'before': rows[SHOWN - 1]['id']})}" if len(rows) > SHOWN else ""
         return visitors.page(
             request,
             "staff_audit.html",
             person,
-            rows=[{**row, "told": _in_words(row["data"]), "to": _address(row)} for row in rows[:SHOWN]],
+            rows=[{**row, "told": _in_words(row["data"]), "to": _address(row, there)} for row in rows[:SHOWN]],
             wanted=wanted,
             newest=f"?{urlencode(chosen)}" if chosen else "/staff/audit",
             is_first=before is None,
@@ -66,13 +67,13 @@ def _plain(value: Any) -> str:
             return str(value)
 
 
-def _address(row: Mapping[str, Any]) -> str:
-    """Where its subject has a page."""
+def _address(row: Mapping[str, Any], boards: Collection[str]) -> str:
+    """Where its subject has a page; of boards these have one."""
     kind, _, name = row["subject"].partition(":")
     if kind == "person" and name.isdecimal() and row["named"]:
         return f"/staff/people/{name}"
     if kind == "submission" and name.isdecimal():
         return f"/staff/submissions/{name}"
-    if kind == "board" and row["named"]:
+    if row["subject"] in boards:
         return f"/staff/board/{row['named']}"
     return ""

@@ -17,7 +17,7 @@ from kbslurm.errors import Invalid, KbslurmError, NotFound, Refused
 from kbslurm.store.views import Person
 
 Form = Mapping[str, str]
-THEN = re.compile(r"/staff(?:/[\w.-]+)*\Z", re.ASCII)
+THEN = re.compile(r"/staff(?:/\w[\w.-]*)*\Z", re.ASCII)
 # Of what a form has: how it was sent, and what was chosen by the page.
 OURS = frozenset({"csrf", "confirmed", "then"})
 LONG = frozenset({"text", "scheme", "description", "licence"})

@@ -72,6 +72,7 @@ def staff_people_pages(router: APIRouter, context: Context, visitors: Visitors) 
             whom=whom,
             then=f"/staff/people/{person_id}",
             tokens=work.tokens(whom),
+            boards=frozenset(context.store.boards.names()),
             rows=work.find_submissions(person=whom, limit=LATEST),
             may_ban=_may_ban(person, found),
             may_give=access.may_give(person, found["role"]),
