@@ -240,7 +240,7 @@ def compete(course: Course) -> None:
     title = "Submissions to transpose"
     course.sends("form[action$='/submissions'] button", title, person="s0@example.edu", verdict="passed")
     assert course.chromium.ask("return document.querySelectorAll('tbody tr').length") == 1
-    course.reads("H100: passed, 900 ms")
+    course.reads("H100 ✓ passed, 900 ms")
     course.chromium.click("tbody th a")
     course.reads("Submission 1 for staff", "by Ada Lovelace", "900 ms", "def custom_kernel")
 
@@ -282,7 +282,7 @@ def appeal(course: Course) -> None:
     ask(joan, "Is it due today?", board="transpose", now=course.api.now)
     course.goes_to("/staff")
     course.chromium.click("a[href='/staff/questions']")
-    course.reads("2 open", "Appeal 1: open", "It is right on my machine.", "Joan Clarke on transpose")
+    course.reads("2 open", "Appeal 1 open", "It is right on my machine.", "Joan Clarke on transpose")
     course.sends("form[action='/staff/questions/1/rejudge'] button", "Questions")
     course.reads("is open; it can be applied", "wrong → not judged yet: 1 run")
     course.judged(score_s=0.1)
@@ -303,12 +303,12 @@ def appeal(course: Course) -> None:
 def reveal(course: Course) -> None:
     """Everything is shown, and the standings are final."""
     course.goes_to(STAFF)
-    course.act("finalise", "403", finals="untick")
+    course.act("finalise", "This didn't work", finals="untick")
     course.reads("board transpose is open until 2026-05-20 18:00 UTC for somebody with an extension")
     course.clock.at += timedelta(days=20)
     sign_in(course)
     course.goes_to(STAFF)
-    course.act("finalise", "403", finals="untick")
+    course.act("finalise", "This didn't work", finals="untick")
     course.reads("the standings of transpose are frozen")
     course.goes_to(STAFF)
     course.act("unfreeze")
@@ -354,7 +354,7 @@ def keep(course: Course) -> None:
     assert "Rosa Peters" not in table.read_text() and len(table.read_text().splitlines()) == 1 + len(NAMES)
     table = course.downloads(f"a[href='{STAFF}/export?format=json&live=true']", "transpose-all-standings.json")
     assert {row["person"] for row in json.loads(table.read_text())} == set(NAMES)
-    course.act("archive", "400", private="no")
+    course.act("archive", "This didn't work", private="no")
     course.reads("hides names or standings")
     course.goes_to(STAFF)
     course.act("shows", names="real")

@@ -558,8 +558,10 @@ def test_everybody_is_led_only_to_what_they_may_see_and_nothing_that_people_set_
             store.people.ban(whom.id, hostile, by=hostile, now=api.now)
         everyone = {"/login"}
         asking = {"/questions"}
-        acts = ("pause", "resume", "cancel", "add", "ban", "unban", "delete", "boards/new", "courses/new/import")
-        acts += ("people", "audit", "remove", "rank", "team", "account", "link", "revoke")
+        acts = {
+            "pause", "resume", "cancel", "remove", "add", "ban", "unban", "delete", "rank", "team", "account", "link",
+            "revoke", "people", "audit", "boards/new", "courses/new/import",
+        }  # fmt: skip
         submits = "/problem/transpose/submit"  # others are closed
         of_boards = {
             f"/staff/board/{board}/{act}"

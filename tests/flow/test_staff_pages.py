@@ -26,6 +26,7 @@ from tests.flow import gallery
 from tests.flow.puppet import Puppet, sealed_report
 from tests.flow.stage import HandClock
 from tests.flow.test_pages import HOSTILE, browsing, csrf
+from tests.flow.test_warm import DGX
 from tests.popcorn.served_api import GOOD, ServedApi, served
 
 BOARD = "/staff/board/transpose"
@@ -511,3 +512,24 @@ def test_a_deleted_board_leaves_no_way_to_the_staffs_pages(api: ServedApi) -> No
     token = store.tokens.issue(PersonId(gina.id), kind="web", now=api.now)
     answer = httpx.get(f"{api.url}/staff", cookies={SESSION: token}, headers={"Accept": "text/html"}, timeout=60)
     assert answer.status_code == 403
+
+
+def test_warm_workers_are_started_and_let_go_on_the_page_of_places(database_url: str, tmp_path: Path) -> None:
+    site = tmp_path / "dgx.toml"
+    site.write_text(DGX)
+    told = f'[sites]\nuse = ["{site}"]\n'
+    with served(database_url, tmp_path / "service", toml=told) as api, browsing(api, "hana", "owner") as hana:
+        path, spot = "/staff/places", {"place": "dgx", "gpu": "A100", "count": "1", "then": "/staff/places"}
+        assert "What the sites allow" in words(hana.get(path).text)
+        for wrong in ("0", "many", "-1"):
+            assert sent(hana, "/staff/warm-start", **{**spot, "count": wrong}).status_code == 400
+        assert sent(hana, "/staff/warm-start", **{**spot, "gpu": "B200"}).status_code == 400
+        assert sent(hana, "/staff/warm-start", **spot).headers["location"] == path
+        (worker,) = api.store.keepers.open()
+        text = hana.get(path).text
+        assert "Those that may hold a GPU now" in text and f'name="worker" value="{worker.id}"' in text
+        assert sent(hana, "/staff/warm-drain", worker="x").status_code == 400
+        assert sent(hana, "/staff/warm-drain", worker=str(worker.id), then=path).headers["location"] == path
+        acts = [event.kind for event in api.store.events.audit_log(limit=2)]
+        assert acts == ["staff.warm.drain", "staff.warm.start"]
+        assert hana.get(path).status_code == 200

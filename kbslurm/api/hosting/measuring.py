@@ -111,6 +111,21 @@ class MeasuringActs(HostActs):
         """Discard the open rejudge."""
         return self.store.rejudgings.cancel(self.held(board).name, by=self.by, now=self.now).told("cancelled")
 
+    def finals(self, board: str) -> Sequence[Mapping[str, Any]]:
+        """Of each GPU type the final that is open, and the last one that counts; orders none."""
+        held, finals = self.held(board), self.store.finals
+        rows = []
+        for gpu in held.gpus:
+            known, applied = finals.open(held.name, gpu), finals.applied(held.name, gpu, live=True)
+            rows.append(
+                {
+                    "gpu": gpu,
+                    "open": None if known is None else told(known, "open"),
+                    "applied": None if applied is None else told(applied, "applied"),
+                }
+            )
+        return rows
+
     def final(self, board: str, gpu: str | None = None, top: int | None = None) -> Mapping[str, Any]:
         """The state of the board's open final; if there is none, order one with the `top` leaders."""
         held = self.held(board)

@@ -3,8 +3,7 @@ often."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, get_args
+from typing import Annotated, get_args
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
@@ -74,19 +73,8 @@ def staff_board_work_pages(router: APIRouter, context: Context, visitors: Visito
         visitors.staff(reader)
         work = at_work(context, reader.name, reader)
         held = work.held(leaderboard)
-        rows: list[Mapping[str, Any]] = []
-        for gpu in held.gpus:
-            known = context.store.finals.open(held.name, gpu)
-            applied = context.store.finals.applied(held.name, gpu, live=True)
-            rows.append(
-                {
-                    "gpu": gpu,
-                    "open": None if known is None else measuring.told(known, "open"),
-                    "applied": None if applied is None else measuring.told(applied, "applied"),
-                }
-            )
         return visitors.page(
-            request, "staff_finals.html", reader, board=held, rows=rows, usual=measuring.USUAL_TOP,
+            request, "staff_finals.html", reader, board=held, rows=work.finals(held.name), usual=measuring.USUAL_TOP,
             calibrations=context.store.calibrations.of_board(held),
         )  # fmt: skip
 
