@@ -560,7 +560,7 @@ def test_everybody_is_led_only_to_what_they_may_see_and_nothing_that_people_set_
         asking = {"/questions"}
         acts = {
             "pause", "resume", "cancel", "remove", "add", "ban", "unban", "delete", "rank", "team", "account", "link",
-            "revoke", "people", "audit", "boards/new", "courses/new/import",
+            "revoke", "shadow", "people", "audit", "boards/new", "courses/new/import",
         }  # fmt: skip
         submits = "/problem/transpose/submit"  # others are closed
         of_boards = {
@@ -588,6 +588,7 @@ def test_everybody_is_led_only_to_what_they_may_see_and_nothing_that_people_set_
                 "worklog",
                 "archive",
                 "rejudge",
+                "judging",
                 "final",
                 "rate",
                 "quota",

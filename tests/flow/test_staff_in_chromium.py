@@ -9,6 +9,8 @@ import pytest
 
 from kbslurm.api.sessions import SESSION
 from kbslurm.domain.access import Role
+from kbslurm.domain.run import SubmissionId
+from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.submit import accept
 from kbslurm.store.rejudgings import Wanted
 from tests import databases
@@ -128,6 +130,26 @@ def test_times_are_the_readers_own_and_hold_without_scripts(api: ServedApi, chro
     finally:
         chromium.scripts(True)
         chromium.devtools("Emulation.setTimezoneOverride", timezoneId="")
+
+
+def test_the_keyboard_stays_at_the_same_one_of_several_buttons(api: ServedApi, chromium: Chromium) -> None:
+    store, ada, numbers = api.store, api.store.people.ensure("ada"), list[SubmissionId]()
+    long_ago = api.now - timedelta(hours=1)
+    for _ in range(2):
+        accepted = accept(store.intake, ada.id, "transpose", "k.py", GOOD, "test", ["H100"], long_ago)
+        numbers.append(accepted.submission_id)
+    while any(run.shown_state == "queued" for number in numbers for run in store.submissions.get(number).runs):
+        slots = free_slots({"puppet": {"H100": 99}}, store.attempts.open())
+        assert claim(store.queue, slots, long_ago) is not None
+    signed_in(api, chromium, "hana", "owner")
+    chromium.open(f"{api.url}/staff")
+    where = f".attention form:has([value='{numbers[1]}']) button"
+    chromium.ask(f'document.querySelector("{where}").focus()')
+    beside = "return document.activeElement.form?.querySelector('[name=submission]').value"
+    assert chromium.ask(beside) == str(numbers[1])
+    store.events.audit("hana", "bowed", "nobody", now=api.now)
+    until(lambda: "bowed" in chromium.ask("return document.body.innerText"), "the page is live")
+    assert chromium.ask(beside) == str(numbers[1])
 
 
 def test_nothing_moves_once_a_page_is_drawn(api: ServedApi, chromium: Chromium) -> None:

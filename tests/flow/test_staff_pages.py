@@ -533,3 +533,26 @@ def test_warm_workers_are_started_and_let_go_on_the_page_of_places(database_url:
         acts = [event.kind for event in api.store.events.audit_log(limit=2)]
         assert acts == ["staff.warm.drain", "staff.warm.start"]
         assert hana.get(path).status_code == 200
+
+
+def test_a_boards_page_counts_and_says_where_runs_may_rank(api: ServedApi, hana: httpx.Client) -> None:
+    store = api.store
+    gallery.played(store, api.now - timedelta(days=4), names=gallery.NAMES[:3])
+    said = words(hana.get(BOARD).text)
+    assert "Submissions 6 People 3 Queued 0 Running 0" in said and "✓ passed 6" in said
+    assert sent(hana, f"{BOARD}/judging", min_isolation="2", cold="yes").status_code == 303
+    held = store.boards.get("transpose")
+    assert (held.min_isolation, held.cold) == (2, True)
+    assert sent(hana, f"{BOARD}/judging", min_isolation="4").status_code == 400
+    assert sent(hana, f"{BOARD}/judging", min_isolation="0").status_code == 303
+    assert not store.boards.get("transpose").cold
+
+
+def test_a_submission_is_measured_elsewhere_from_its_page(api: ServedApi, hana: httpx.Client) -> None:
+    number = gallery.judged(api.store, "ada", api.now, 0.5)
+    path = f"/staff/submissions/{number}"
+    assert "<option>local</option>" in hana.get(path).text
+    answer = sent(hana, "/staff/shadow", submission=str(number), place="local", then=path)
+    assert (answer.status_code, answer.headers["location"]) == (303, path)
+    assert api.store.events.audit_log(limit=1)[0].kind == "staff.shadow"
+    assert sent(hana, "/staff/shadow", submission=str(number), place="nowhere").status_code == 404

@@ -12,7 +12,7 @@ from kbslurm.api.hosting.host_acts import HostActs
 from kbslurm.domain import contest
 from kbslurm.domain.moves import moves
 from kbslurm.domain.run import SubmissionId
-from kbslurm.errors import Invalid, NotFound
+from kbslurm.errors import Invalid, KbslurmError, NotFound
 from kbslurm.flow import rejudge
 from kbslurm.store.rejudgings import Wanted
 
@@ -168,6 +168,13 @@ class MeasuringActs(HostActs):
             raise NotFound("place", place, known=list(offers))
         runs = self.store.shadows.order(submission, place, list(offers[place]), by=self.by, now=self.now)
         return {"submission": submission, "place": place, "cold": False, "runs": list(runs)}
+
+    def shadow_places(self) -> Sequence[str]:
+        """Where a submission can be measured again; nowhere if a place's configuration can't be read."""
+        try:
+            return [offer.name for offer in wiring.offers(self.config)]
+        except KbslurmError:
+            return []
 
     def shadows(self, board: str) -> Mapping[str, Any]:
         """The board's times at other places against those at home, from shadow runs."""

@@ -24,7 +24,7 @@ from kbslurm.api.pages.drawn_boards import standing_row
 from kbslurm.api.pages.rendering import ALONE, HEADERS, STYLE, text_of
 from kbslurm.api.pages.staff_acts import Unchanged
 from kbslurm.api.pages.staff_board_acts import ASKED, PAGES, WORK
-from kbslurm.api.pages.staff_board_forms import ACTS, number_of, submission_of
+from kbslurm.api.pages.staff_board_forms import ACTS, LEVELS, number_of, submission_of
 from kbslurm.api.pages.staff_board_forms import text_of as text_in
 from kbslurm.api.pages.staff_forms import refused
 from kbslurm.api.pages.visitors import Visitors, form_of, to_login
@@ -68,6 +68,8 @@ def staff_board_page(router: APIRouter, context: Context, visitors: Visitors) ->
             board=held,
             remarks=remarks(held, work.now),
             times=work.times(held.name),
+            counts=work.stats(held.name),
+            levels=LEVELS,
             code=work.code_rule(held.name),
             at_home=lambda text: _at_home(text, held.zone),
             tables=tables,

@@ -12,6 +12,7 @@ from kbslurm.errors import Invalid
 from kbslurm.flow.rejudge import KEYS
 
 Form = Mapping[str, str]
+LEVELS = ("0", "1", "2", "3")
 
 
 def gpus_of(form: Form) -> list[str]:
@@ -56,6 +57,14 @@ def version_of(form: Form) -> int | None:
     if text and not (text.isascii() and text.isdecimal() and len(text) < 19):
         raise Invalid(f"{text!r} isn't the number of a problem version")
     return int(text) if text else None
+
+
+def isolation_of(form: Form) -> int | None:
+    """The isolation level in a field; None if it is empty."""
+    level = text_of(form, "min_isolation")
+    if level not in ("", *LEVELS):
+        raise Invalid(f"{level!r} isn't an isolation level", hint=f"Choose one of: {', '.join(LEVELS)}.")
+    return int(level) if level else None
 
 
 def _late(work: Hosting, board: str, form: Form) -> None:
@@ -135,6 +144,10 @@ def _deadline(work: Hosting, board: str, form: Form) -> None:
     work.edit_board(board, deadline=text_of(form, "deadline") or "never", zone=text_of(form, "zone") or None)
 
 
+def _judging(work: Hosting, board: str, form: Form) -> None:
+    work.edit_board(board, min_isolation=isolation_of(form), cold=form.get("cold") == "yes")
+
+
 def _course(work: Hosting, board: str, form: Form) -> None:
     work.edit_board(board, course=text_of(form, "course"))
 
@@ -152,6 +165,7 @@ ACTS: Mapping[str, Callable[[Hosting, str, Form], Sequence[str] | None]] = {
     "about": _about,
     "deadline": _deadline,
     "course": _course,
+    "judging": _judging,
     "close": _close,
     "reopen": _reopen,
     "late": _late,

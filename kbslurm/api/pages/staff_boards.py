@@ -13,15 +13,13 @@ from starlette.concurrency import run_in_threadpool
 from kbslurm.api.context import Context
 from kbslurm.api.host_lookup import at_work
 from kbslurm.api.hosting.hosting import Hosting
-from kbslurm.api.pages.staff_board_forms import gpus_of, text_of
+from kbslurm.api.pages.staff_board_forms import LEVELS, gpus_of, isolation_of, text_of
 from kbslurm.api.pages.staff_forms import refused
 from kbslurm.api.pages.staff_service import open_boards
 from kbslurm.api.pages.visitors import Visitors, form_of, to_login
 from kbslurm.domain import access, contest
 from kbslurm.errors import Invalid, KbslurmError
 from kbslurm.store.views import Board
-
-LEVELS = ("0", "1", "2", "3")
 
 
 def staff_boards_pages(router: APIRouter, context: Context, visitors: Visitors) -> None:
@@ -82,11 +80,9 @@ def staff_boards_pages(router: APIRouter, context: Context, visitors: Visitors) 
 
 
 def _made(work: Hosting, form: Mapping[str, str]) -> Mapping[str, Any]:
-    level, problem = text_of(form, "min_isolation"), text_of(form, "problem")
+    problem = text_of(form, "problem")
     if not problem:
         raise Invalid("no problem was chosen", hint="Add one first: kbslurm problem add DIR")
-    if level not in ("", *LEVELS):
-        raise Invalid(f"{level!r} isn't an isolation level", hint=f"Choose one of: {', '.join(LEVELS)}.")
     return work.new_board(
         text_of(form, "name"),
         problem=problem,
@@ -95,7 +91,7 @@ def _made(work: Hosting, form: Mapping[str, str]) -> Mapping[str, Any]:
         zone=text_of(form, "zone") or "UTC",
         description=form.get("description", "").strip() or None,
         visibility=contest.visibility(text_of(form, "visibility") or "public"),
-        min_isolation=int(level) if level else None,
+        min_isolation=isolation_of(form),
         confirm=form.get("confirm") == "yes",
         course=text_of(form, "course") or None,
         teams=form.get("teams") == "yes",

@@ -79,6 +79,7 @@ def staff_submission_pages(router: APIRouter, context: Context, visitors: Visito
             "staff_submission.html",
             reader,
             found=found,
+            shadows=work.shadow_places() if reader.is_staff else [],
             is_there=board is not None and board.id == view.board_id,
             files=files_of(found["file_name"], found["code"]) if found["code"] else {},
         )
