@@ -15,7 +15,7 @@
 | the hidden cases: inputs, count, times, messages, log | hosts; anybody else only whether they passed |
 | a question and its answer | who asked; who grades its board, with the name; if it is to all: whoever sees the board |
 | cancelling a submission; a profile's files from the database | the author and staff |
-| the staff page | staff; a board's submissions, work logs and export also by a role on it |
+| the staff page | staff; a board's submissions, questions, work logs and export also by a role on it |
 | pages, calls and streams as oneself | whoever isn't banned |
 | banning somebody, or lifting a ban | hosts; of staff, owners; nobody their own |
 | giving or taking a role; tokens and accounts of others; acting for others | hosts; of staff, owners |

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -143,6 +143,11 @@ class Boards(Rows):
         wanted = " AND visibility = 'public'" if public_only else ""
         found = self._all(f"SELECT name FROM leaderboard WHERE deleted_at IS NULL{wanted} ORDER BY name")
         return [row["name"] for row in found]
+
+    def names_of(self, boards: Collection[int]) -> dict[int, str]:
+        """What these are called, by their numbers; also those that were deleted."""
+        found = self._all("SELECT id, name FROM leaderboard WHERE id = ANY(%(boards)s)", {"boards": list(boards)})
+        return {row["id"]: row["name"] for row in found}
 
     def find(self, name: str, *, counted: bool = True) -> Board | None:
         """The board with this name, in any case."""

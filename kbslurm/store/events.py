@@ -61,11 +61,15 @@ class Events(Rows):
         with self._pool.transaction() as connection:
             note_event(connection, f"staff.{act}", subject, {**(data or {}), "by": by}, or_now(now))
 
-    def audit_log(self, *, limit: int = 100, before: int | None = None) -> list[Event]:
-        """The audit log, newest first."""
+    def audit_log(
+        self, *, limit: int = 100, before: int | None = None, by: str | None = None, act: str | None = None
+    ) -> list[Event]:
+        """The audit log, newest first: all of it, or what somebody did, or one kind of act."""
         found = self._all(
             "SELECT id, kind, subject, data, at FROM event WHERE kind LIKE 'staff.%%'"
-            " AND (%(before)s::bigint IS NULL OR id < %(before)s) ORDER BY id DESC LIMIT %(limit)s",
-            {"limit": limit, "before": before},
+            " AND (%(before)s::bigint IS NULL OR id < %(before)s)"
+            " AND (%(by)s::text IS NULL OR lower(data ->> 'by') = lower(%(by)s))"
+            " AND (%(act)s::text IS NULL OR kind = 'staff.' || %(act)s) ORDER BY id DESC LIMIT %(limit)s",
+            {"limit": limit, "before": before, "by": by, "act": act},
         )
         return [Event(**{**row, "id": EventId(row["id"])}) for row in found]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,7 +13,7 @@ from kbslurm.store.connect import Pool
 from kbslurm.store.gpu_budgets import GpuBudgets
 from kbslurm.store.quarantine import QUARANTINED
 from kbslurm.store.rows import Rows, or_now
-from kbslurm.store.views import Attention, GpuQueue, Waiting, Want
+from kbslurm.store.views import AtBoard, Attention, Decision, GpuQueue, Waiting, Want
 
 OLD_IN_QUEUE = timedelta(hours=6)
 OLD_UNSENT = timedelta(minutes=10)
@@ -87,6 +88,35 @@ WHERE {_OF_BOARD} GROUP BY r.gpu ORDER BY r.gpu
 """
 
 
+# What is going on at each board, and what awaits a host there: open rows, and a day's failures.
+_BOARDS = """
+SELECT board_id, sum(queued)::int AS queued, sum(running)::int AS running, sum(failed)::int AS failed,
+    sum(questions)::int AS questions, sum(rejudges)::int AS rejudges, sum(finals)::int AS finals
+FROM (
+    SELECT s.board_id, count(*) FILTER (WHERE r.state = 'queued') AS queued,
+        count(*) FILTER (WHERE r.state <> 'queued') AS running, 0 AS failed, 0 AS questions, 0 AS rejudges, 0 AS finals
+    FROM run r JOIN submission s ON s.id = r.submission_id WHERE r.state IN ('queued', 'launching', 'running')
+    GROUP BY 1
+    UNION ALL SELECT s.board_id, 0, 0, count(*), 0, 0, 0 FROM run r JOIN submission s ON s.id = r.submission_id
+    WHERE r.state = 'failed' AND r.ended_at > %(now)s - interval '1 day' GROUP BY 1
+    UNION ALL SELECT board_id, 0, 0, 0, count(*), 0, 0 FROM question WHERE state = 'open' GROUP BY 1
+    UNION ALL SELECT board_id, 0, 0, 0, 0, count(*), 0 FROM rejudging WHERE state = 'open' GROUP BY 1
+    UNION ALL SELECT board_id, 0, 0, 0, 0, 0, count(*) FROM final WHERE state = 'open' GROUP BY 1
+) each JOIN leaderboard b ON b.id = each.board_id WHERE b.deleted_at IS NULL GROUP BY board_id
+"""
+
+_DECISIONS = """
+SELECT 'rejudge' AS kind, b.name AS board, '' AS gpu, j.created_at AS since, j.created_by AS by,
+    (SELECT count(*) FROM run r WHERE r.rejudging_id = j.id AND r.ended_at IS NULL)::int AS open
+FROM rejudging j JOIN leaderboard b ON b.id = j.board_id WHERE j.state = 'open' AND b.deleted_at IS NULL
+UNION ALL
+SELECT 'final', b.name, f.gpu, f.created_at, f.created_by,
+    (SELECT count(*) FROM run r WHERE r.id = f.run_id AND r.ended_at IS NULL)::int
+FROM final f JOIN leaderboard b ON b.id = f.board_id WHERE f.state = 'open' AND b.deleted_at IS NULL
+ORDER BY since
+"""
+
+
 class Overview(Rows):
     """The service's state, for `kbslurm status` and the metrics."""
 
@@ -105,6 +135,19 @@ class Overview(Rows):
             for course, text, since in self._budgets.attention(at)
         ]
         return sorted(found, key=lambda one: one.since)
+
+    def boards(self, *, now: datetime | None = None) -> dict[int, AtBoard]:
+        """What is going on at each board, by its number; a board at which nothing is is missing."""
+        return {row["board_id"]: AtBoard(**row) for row in self._all(_BOARDS, {"now": or_now(now)})}
+
+    def decisions(self) -> list[Decision]:
+        """The rejudges and finals that wait until a host applies or discards them, oldest first."""
+        return [Decision(**row) for row in self._all(_DECISIONS)]
+
+    def submissions_of(self, runs: Collection[int]) -> dict[int, int]:
+        """The submissions of these runs, by the runs' numbers."""
+        found = self._all("SELECT id, submission_id FROM run WHERE id = ANY(%(runs)s)", {"runs": list(runs)})
+        return {row["id"]: row["submission_id"] for row in found}
 
     def queue(self) -> list[GpuQueue]:
         """The open runs by GPU type."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 import psycopg
 from psycopg.rows import DictRow
@@ -41,6 +43,42 @@ SELECT p.id FROM person p JOIN personal_data d ON d.person_id = p.id
 WHERE lower(d.email) = lower(%(email)s) AND p.role = 'participant'
     AND NOT EXISTS (SELECT 1 FROM oidc_account WHERE person_id = p.id AND {_THIS_ISSUER})
 """
+
+# Whom a host means by a text, and which of them.
+_MATCHES = """
+(%(text)s = '' OR strpos(lower(p.name), %(text)s) > 0 OR strpos(lower(coalesce(d.full_name, '')), %(text)s) > 0
+    OR strpos(lower(coalesce(d.email, '')), %(text)s) > 0 OR p.id::text = %(text)s OR p.discord_id = %(text)s
+    OR p.github_id = %(text)s OR lower(coalesce(d.student_id, '')) = %(text)s OR lower(p.team) = %(text)s)
+AND (%(id)s::bigint IS NULL OR p.id = %(id)s)
+AND CASE %(only)s WHEN 'staff' THEN p.role <> 'participant' WHEN 'banned' THEN p.banned_at IS NOT NULL ELSE true END
+"""
+# Only those that are shown are looked up in the other tables.
+_KNOWN = f"""
+SELECT p.*, d.email, d.full_name,
+    EXISTS (SELECT 1 FROM oidc_account o WHERE o.person_id = p.id) AS university,
+    ARRAY(SELECT r.course FROM roster r WHERE r.person_id = p.id ORDER BY r.course) AS courses,
+    (SELECT count(*) FROM submission s WHERE s.person_id = p.id AND s.removed_at IS NULL) AS submissions,
+    (SELECT max(t.used_at) FROM token t WHERE t.person_id = p.id) AS seen_at
+FROM (
+    SELECT p.id FROM person p LEFT JOIN personal_data d ON d.person_id = p.id WHERE {_MATCHES}
+    ORDER BY p.role = 'participant', lower(p.name) LIMIT %(limit)s OFFSET %(offset)s
+) chosen JOIN person p ON p.id = chosen.id LEFT JOIN personal_data d ON d.person_id = p.id
+ORDER BY p.role = 'participant', lower(p.name)
+"""
+Group = Literal["staff", "banned"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """A person as hosts know them. `university`: they have signed in through one."""
+
+    person: Person
+    email: str | None
+    full_name: str | None
+    courses: tuple[str, ...]
+    university: bool
+    submissions: int
+    seen_at: datetime | None
 
 
 class People(Rows):
@@ -209,6 +247,32 @@ class People(Rows):
         )
         return [_person(one) for one in found]
 
+    def search(self, text: str, *, only: Group | None = None, limit: int, offset: int = 0) -> list[Known]:
+        """People by a part of their name, full name or e-mail address, or by one of their numbers; all without a text.
+        Staff first, then by name."""
+        told = {"text": text.strip().lower(), "only": only or "", "id": None, "limit": limit, "offset": offset}
+        return [_known(row) for row in self._all(_KNOWN, told)]
+
+    def known(self, person: PersonId) -> Known:
+        """The same of one person, or NotFound."""
+        found = self._one(_KNOWN, {"text": "", "only": "", "id": person, "limit": 1, "offset": 0})
+        if found is None:
+            raise NotFound("person", str(person))
+        return _known(found)
+
+    def count(self, text: str, *, only: Group | None = None) -> int:
+        """How many those are."""
+        found = self._one(
+            f"SELECT count(*) AS n FROM person p LEFT JOIN personal_data d ON d.person_id = p.id WHERE {_MATCHES}",
+            {"text": text.strip().lower(), "only": only or "", "id": None},
+        )
+        return 0 if found is None else int(found["n"])
+
+    def names(self, people: Collection[int]) -> dict[int, str]:
+        """What these are called, by their numbers."""
+        found = self._all("SELECT id, name FROM person WHERE id = ANY(%(people)s)", {"people": list(people)})
+        return {row["id"]: row["name"] for row in found}
+
     def set_role(self, person: PersonId, role: Role, *, by: str | None = None, now: datetime | None = None) -> Person:
         """Change their role. Refused if the site would have no owner left."""
         done = self._change(
@@ -359,6 +423,18 @@ def _account(provider: str) -> str:
 
 def _person(row: DictRow) -> Person:
     return Person(**row)
+
+
+def _known(row: DictRow) -> Known:
+    return Known(
+        person=_person({name: row[name] for name in PERSON.split(", ")}),
+        email=row["email"],
+        full_name=row["full_name"],
+        courses=tuple(row["courses"]),
+        university=row["university"],
+        submissions=row["submissions"],
+        seen_at=row["seen_at"],
+    )
 
 
 def maybe_person(row: DictRow | None) -> Person | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -48,7 +48,7 @@ _LATEST = """
 SELECT max(s.id) AS id, r.gpu
 FROM submission s
 JOIN leaderboard b ON b.id = s.board_id
-JOIN {run} ON r.submission_id = s.id AND r.problem_version_id = b.problem_version_id AND r.counts AND r.may_rank
+JOIN {run} ON r.submission_id = s.id AND {counts} AND r.may_rank
 JOIN verdict v ON v.run_id = r.id AND v.ranked
 WHERE %(last)s::boolean AND s.board_id = %(board)s AND s.removed_at IS NULL{whose}
     AND (%(until)s::timestamptz IS NULL OR s.accepted_at <= %(until)s) AND {in_time}
@@ -63,7 +63,7 @@ SELECT p.id AS person_id, {name} AS person, {team} AS team, s.id AS submission_i
 FROM submission s
 JOIN leaderboard b ON b.id = s.board_id
 JOIN person p ON p.id = s.person_id
-JOIN {run} ON r.submission_id = s.id AND r.problem_version_id = b.problem_version_id AND r.counts AND r.may_rank
+JOIN {run} ON r.submission_id = s.id AND {counts} AND r.may_rank
 JOIN verdict v ON v.run_id = r.id AND v.ranked
 LEFT JOIN ({final_scores}) fs ON fs.run_id = r.id
 LEFT JOIN ({latest}) latest ON latest.id = s.id AND latest.gpu = r.gpu
@@ -79,8 +79,15 @@ FINAL_SCORES = """SELECT x.run_id, x.score_s, x.low_s, x.high_s FROM final_score
     WHERE %(until)s::timestamptz IS NULL OR f.decided_at <= %(until)s"""
 
 
-def _scored_by(timely: Callable[[str], str], *, run: str = "run r", whose: str = "") -> str:
-    told = {"in_time": timely("s"), "run": run, "whose": whose}
+# Which runs count, and which would once a rejudge is applied: its own that got a verdict, in place of the old ones.
+_COUNTS = "r.problem_version_id = b.problem_version_id AND r.counts"
+_WOULD_COUNT = """r.problem_version_id = %(version)s AND (r.rejudging_id = %(rejudging)s AND r.state = 'scored'
+    OR r.counts AND NOT EXISTS (SELECT 1 FROM run n WHERE n.rejudging_id = %(rejudging)s AND n.state = 'scored'
+        AND n.submission_id = r.submission_id AND n.gpu = r.gpu))"""
+
+
+def _scored_by(timely: Callable[[str], str], *, run: str = "run r", whose: str = "", counts: str = _COUNTS) -> str:
+    told = {"in_time": timely("s"), "run": run, "whose": whose, "counts": counts}
     names = {"name": SHOWN_NAME, "team": SHOWN_TEAM, "final_scores": FINAL_SCORES}
     return _SCORED_BY.format(latest=_LATEST.format(**told), **names, **told)
 
@@ -123,6 +130,7 @@ SELECT person_id, person, team, submission_id, run_id, score_s, low_s, high_s, a
 """
 
 _BEST = _BEST_OF.format(scored=_SCORED)
+_REJUDGED = _BEST_OF.format(scored=_scored_by(in_time, counts=_WOULD_COUNT))
 _PRACTICE = _BEST_OF.format(scored=_scored_by(practice))
 
 _RECORDS = f"""
@@ -265,6 +273,12 @@ class Standings(Rows):
         """The same as the verdicts have it, all of it, whether or not others were fixed: for hosts who fix them."""
         return self._scored(_BEST, board, gpu, live=True, fixed=False)
 
+    def rejudged(self, board: str, gpu: str, *, rejudging: int, version: int) -> list[Entry]:
+        """The same as it would be were this open rejudge applied now: for hosts who decide on it."""
+        return self._scored(
+            _REJUDGED, board, gpu, live=True, fixed=False, more={"rejudging": rejudging, "version": version}
+        )
+
     def scored_of(self, board: str, gpu: str, people: Collection[PersonId]) -> list[Entry]:
         """The same, undisguised, for these people only; where teams count together, for all of theirs."""
         theirs = self._all(_TEAMS_OF, {"board": board.strip(), "people": list(people)})
@@ -388,13 +402,14 @@ class Standings(Rows):
         live: bool,
         undisguised: bool = False,
         fixed: bool = True,
+        more: Mapping[str, int] | None = None,
     ) -> list[Entry]:
         held = self._boards.find(board, counted=False)
         if held is None:
             raise NotFound("board", board, known=self._boards.names(public_only=True))
         if not undisguised and not access.shows_standings(held.standings, host=live):
             return []
-        told = _asked(held, gpu, people, live=live)
+        told = {**_asked(held, gpu, people, live=live), **(more or {})}
         chosen = _FIXED if fixed and held.finalisation is not None else statement
         found = [Entry(**row) for row in self._all(chosen, told)]
         if undisguised or access.names_people(held.names, host=live):

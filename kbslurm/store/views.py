@@ -337,6 +337,31 @@ class LeaseState:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AtBoard:
+    """What is going on at a board; `failed` within a day. The last three await a host."""
+
+    board_id: int
+    queued: int
+    running: int
+    failed: int
+    questions: int
+    rejudges: int
+    finals: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """A rejudge or a final that waits until it is applied or discarded; `open`: runs that haven't ended."""
+
+    kind: Literal["rejudge", "final"]
+    board: str
+    gpu: str
+    since: datetime
+    by: str
+    open: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Attention:
     """Something that needs a host's attention."""
 

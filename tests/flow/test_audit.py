@@ -322,7 +322,24 @@ def changing_calls(api: ServedApi) -> set[str]:
     return {f"{method} {route.path}" for route in routes for method in route.methods or () if method != "GET"}
 
 
-@pytest.mark.parametrize("act", ["pause", "resume", "cancel", "add", "ban", "unban", "delete"])
+@pytest.mark.parametrize(
+    "act",
+    [
+        "pause",
+        "resume",
+        "cancel",
+        "remove",
+        "add",
+        "ban",
+        "unban",
+        "delete",
+        "rank",
+        "team",
+        "account",
+        "link",
+        "revoke",
+    ],
+)
 def test_every_form_of_the_staff_page_is_in_the_audit_log(api: ServedApi, act: str) -> None:
     ada = api.store.people.ensure("ada")
     number = accept(api.store.intake, ada.id, "transpose", "k.py", GOOD, "test", ["H100"], api.now).submission_id
@@ -341,6 +358,9 @@ def test_every_form_of_the_staff_page_is_in_the_audit_log(api: ServedApi, act: s
         "person": "zoe" if act == "add" else "ada",
         "submission": str(number),
         "confirmed": "yes",
+        "role": "participant",
+        "team": "red",
+        "account": "discord:77" if act == "link" else "proj42",
     }
     with httpx.Client(base_url=api.url, timeout=60, cookies={SESSION: session}) as http:
         assert http.post(f"/staff/{act}", data=form).status_code == 303

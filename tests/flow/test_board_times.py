@@ -606,6 +606,7 @@ def test_no_outlet_is_missing() -> None:
         "kbslurm/cli/operator/demo.py": "the demo's own board",
         "kbslurm/api/hosting/finalising.py": "what hosts fix",
         "kbslurm/store/finals.py": "who takes part in a final, for hosts",
+        "kbslurm/api/hosting/measuring.py": "whom an open rejudge moves, and a board's finals, for hosts",
     }
     undisguised = {
         str(file.relative_to(ROOT))
@@ -614,7 +615,7 @@ def test_no_outlet_is_missing() -> None:
     }
     assert undisguised == {"kbslurm/api/standings_cache.py", "kbslurm/store/standings.py"}
     reads = re.compile(
-        r"standings\.(scored|best|records|practice|scored_of|unfixed|of|now|page|with_undisguised|around_freeze)\("
+        r"standings\.(scored|best|records|practice|scored_of|unfixed|rejudged|of|now|page|with_undisguised|around_freeze)\("
         r"|finals\.applied\(|contests\.(page|of|teams)\("
     )
     found = {
@@ -631,6 +632,7 @@ def test_no_outlet_is_missing() -> None:
     assert live == {
         "kbslurm/api/pages/staff_board.py",
         "kbslurm/api/hosting/finalising.py",
+        "kbslurm/api/hosting/measuring.py",
         "kbslurm/store/finals.py",
         "kbslurm/store/standings.py",
     }

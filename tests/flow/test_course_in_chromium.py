@@ -198,8 +198,8 @@ def enrol(course: Course) -> None:
     links = course.downloads("form[action$='/invite'] button", "gpu-2026-invitations.csv")
     told = list(csv.DictReader(io.StringIO(links.read_text())))
     assert {row["name"] for row in told} == set(NAMES) and all("/join/" in row["link"] for row in told)
-    course.goes_to("/staff")
-    course.sends("form[action='/staff/add'] button", "Staff", added="tess")
+    course.goes_to("/staff/people")
+    course.sends("form[action='/staff/add'] button", "People", added="tess")
     course.goes_to("/staff/courses/gpu-2026")
     course.sends("form[action$='/set'] button", "Course gpu-2026", set_person="tess", set_role="grader")
     course.reads("7 on the roster", "tess")
@@ -240,7 +240,7 @@ def compete(course: Course) -> None:
     title = "Submissions to transpose"
     course.sends("form[action$='/submissions'] button", title, person="s0@example.edu", verdict="passed")
     assert course.chromium.ask("return document.querySelectorAll('tbody tr').length") == 1
-    course.reads("H100: passed, 900 ms")
+    course.reads("H100 ✓ passed, 900 ms")
     course.chromium.click("tbody th a")
     course.reads("Submission 1 for staff", "by Ada Lovelace", "900 ms", "def custom_kernel")
 
@@ -282,7 +282,7 @@ def appeal(course: Course) -> None:
     ask(joan, "Is it due today?", board="transpose", now=course.api.now)
     course.goes_to("/staff")
     course.chromium.click("a[href='/staff/questions']")
-    course.reads("2 open", "Appeal 1: open", "It is right on my machine.", "Joan Clarke on transpose")
+    course.reads("2 open", "Appeal 1 open", "It is right on my machine.", "Joan Clarke on transpose")
     course.sends("form[action='/staff/questions/1/rejudge'] button", "Questions")
     course.reads("is open; it can be applied", "wrong → not judged yet: 1 run")
     course.judged(score_s=0.1)
@@ -303,12 +303,12 @@ def appeal(course: Course) -> None:
 def reveal(course: Course) -> None:
     """Everything is shown, and the standings are final."""
     course.goes_to(STAFF)
-    course.act("finalise", "403", finals="untick")
+    course.act("finalise", "This didn't work", finals="untick")
     course.reads("board transpose is open until 2026-05-20 18:00 UTC for somebody with an extension")
     course.clock.at += timedelta(days=20)
     sign_in(course)
     course.goes_to(STAFF)
-    course.act("finalise", "403", finals="untick")
+    course.act("finalise", "This didn't work", finals="untick")
     course.reads("the standings of transpose are frozen")
     course.goes_to(STAFF)
     course.act("unfreeze")
@@ -354,7 +354,7 @@ def keep(course: Course) -> None:
     assert "Rosa Peters" not in table.read_text() and len(table.read_text().splitlines()) == 1 + len(NAMES)
     table = course.downloads(f"a[href='{STAFF}/export?format=json&live=true']", "transpose-all-standings.json")
     assert {row["person"] for row in json.loads(table.read_text())} == set(NAMES)
-    course.act("archive", "400", private="no")
+    course.act("archive", "This didn't work", private="no")
     course.reads("hides names or standings")
     course.goes_to(STAFF)
     course.act("shows", names="real")
@@ -370,10 +370,11 @@ def keep(course: Course) -> None:
 
 def leave(course: Course) -> None:
     """One of them wants to be forgotten: it is asked about first, with the archives that have something of them."""
-    course.goes_to("/staff")
+    course.goes_to("/staff/people")
     course.sends("form[action='/staff/delete'] button", "Delete Rosa Peters for good?", deleted="s5@example.edu")
     course.reads("downloaded as transpose-private-archive.zip", "This can't be undone.")
-    course.sends("main form button", "Staff")
+    course.sends("main form button", "People")
+    course.goes_to("/staff/audit")
     course.reads("user.delete")
     assert "Rosa Peters" not in course.standings() and any(one.startswith("deleted-") for one in course.standings())
     acts = [one.kind.removeprefix("staff.") for one in reversed(course.api.store.events.audit_log(limit=100))]

@@ -563,7 +563,10 @@ def test_everybody_is_led_only_to_what_they_may_see_and_nothing_that_people_set_
             store.people.ban(whom.id, hostile, by=hostile, now=api.now)
         everyone = {"/login"}
         own = {"/logout", "/compare", "/me/link", "/questions"}
-        acts = ("pause", "resume", "cancel", "add", "ban", "unban", "delete", "boards/new", "courses/new/import")
+        acts = {
+            "pause", "resume", "cancel", "remove", "add", "ban", "unban", "delete", "rank", "team", "account", "link",
+            "revoke", "shadow", "people", "audit", "boards/new", "courses/new/import",
+        }  # fmt: skip
         submits = "/problem/transpose/submit"  # others are closed
         of_boards = {
             f"/staff/board/{board}/{act}"
@@ -589,8 +592,17 @@ def test_everybody_is_led_only_to_what_they_may_see_and_nothing_that_people_set_
                 "reference",
                 "worklog",
                 "archive",
+                "rejudge",
+                "judging",
+                "final",
+                "rate",
+                "quota",
+                "role",
+                "invite",
+                "delete",
             )
         }
+        of_boards.add("/staff/board/private/uninvite")
         for browser, forms in (
             (nobody, everyone),
             (banned, everyone),
@@ -716,7 +728,9 @@ def test_a_stale_staff_page_says_what_is_so_and_does_nothing_twice(api: ServedAp
         over = act("cancel", submission=str(ended))
         assert over.status_code == 409 and f"Submission {ended} has ended already" in over.text
         text = hana.get("/staff").text
-        assert "<button disabled>Resume</button>" in text and "<button>Pause</button>" in text
+        assert (
+            '<button class="plain" disabled>Resume</button>' in text and '<button class="plain">Pause</button>' in text
+        )
 
 
 def test_clicks_at_the_same_time_act_once(api: ServedApi) -> None:

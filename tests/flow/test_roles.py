@@ -245,6 +245,14 @@ MAY: Mapping[str, str] = {
         GET /staff/submissions/{submission_id}
         GET /staff/boards/new
         POST /staff/boards/new
+        GET /staff/boards
+        GET /staff/people
+        GET /staff/people/{person_id}
+        GET /staff/places
+        GET /staff/audit
+        GET /staff/board/{leaderboard}/rejudge
+        GET /staff/board/{leaderboard}/finals
+        GET /staff/board/{leaderboard}/entry
         GET /staff/questions
         POST /staff/questions/{question_id}/{act}
         GET /staff/courses
@@ -262,7 +270,7 @@ NAMES = {
     "run_id": "999999", "provider": "github", "act": "wave", "name": "x.css", "language": "python",
     "problem": "nothing", "code": "none", "category": "test", "job_id": "999999", "index": "0",
     "course": "no-course", "question_id": "999999", "other_id": "999998", "object_id": "none",
-    "whose": "nobody",
+    "whose": "nobody", "person_id": "999999",
 }  # fmt: skip
 TELLS_NOBODY = {
     "GET /live/-/s/{submission_id}",

@@ -10,8 +10,9 @@ from kbslurm import wiring
 from kbslurm.api.hosting import warm
 from kbslurm.api.hosting.host_acts import HostActs
 from kbslurm.domain import contest
+from kbslurm.domain.moves import moves
 from kbslurm.domain.run import SubmissionId
-from kbslurm.errors import Invalid, NotFound
+from kbslurm.errors import Invalid, KbslurmError, NotFound
 from kbslurm.flow import rejudge
 from kbslurm.store.rejudgings import Wanted
 
@@ -31,6 +32,31 @@ class MeasuringActs(HostActs):
         wanted = self._wanted(held, chosen)
         found = self.store.rejudgings.preview(held.name, wanted, version, by=self.by, now=self.now)
         return found.told("preview")
+
+    def rejudge_open(self, board: str) -> Mapping[str, Any] | None:
+        """The board's open rejudge, and by GPU type who moves where once it is applied; None without one."""
+        held = self.held(board)
+        found = self.store.rejudgings.open(held.name)
+        if found is None:
+            return None
+        standings = self.store.standings
+        moved = {
+            gpu: moves(
+                standings.unfixed(held.name, gpu),
+                standings.rejudged(held.name, gpu, rejudging=found.id, version=found.version),
+            )
+            for gpu in held.gpus
+        }
+        return {
+            **found.told("preview"),
+            "live": found.live,
+            "ordered_by": found.created_by,
+            "ordered_at": found.created_at.isoformat(),
+            "moves": [
+                {"gpu": gpu, "places": len(rows), "moves": [one.told() for one in rows if one.moves]}
+                for gpu, rows in moved.items()
+            ],
+        }
 
     def rejudge_estimate(self, board: str, chosen: Sequence[str] = (), version: int | None = None) -> Mapping[str, Any]:
         """What a rejudge of these runs would cost and how long it would take, by what they took before."""
@@ -85,6 +111,21 @@ class MeasuringActs(HostActs):
         """Discard the open rejudge."""
         return self.store.rejudgings.cancel(self.held(board).name, by=self.by, now=self.now).told("cancelled")
 
+    def finals(self, board: str) -> Sequence[Mapping[str, Any]]:
+        """Of each GPU type the final that is open, and the last one that counts; orders none."""
+        held, finals = self.held(board), self.store.finals
+        rows = []
+        for gpu in held.gpus:
+            known, applied = finals.open(held.name, gpu), finals.applied(held.name, gpu, live=True)
+            rows.append(
+                {
+                    "gpu": gpu,
+                    "open": None if known is None else told(known, "open"),
+                    "applied": None if applied is None else told(applied, "applied"),
+                }
+            )
+        return rows
+
     def final(self, board: str, gpu: str | None = None, top: int | None = None) -> Mapping[str, Any]:
         """The state of the board's open final; if there is none, order one with the `top` leaders."""
         held = self.held(board)
@@ -127,6 +168,13 @@ class MeasuringActs(HostActs):
             raise NotFound("place", place, known=list(offers))
         runs = self.store.shadows.order(submission, place, list(offers[place]), by=self.by, now=self.now)
         return {"submission": submission, "place": place, "cold": False, "runs": list(runs)}
+
+    def shadow_places(self) -> Sequence[str]:
+        """Where a submission can be measured again; nowhere if a place's configuration can't be read."""
+        try:
+            return [offer.name for offer in wiring.offers(self.config)]
+        except KbslurmError:
+            return []
 
     def shadows(self, board: str) -> Mapping[str, Any]:
         """The board's times at other places against those at home, from shadow runs."""

@@ -47,6 +47,23 @@ class OperationActs(HostActs):
         """The audit log, newest first; `before` is the number of the oldest line already seen."""
         return [audit_entry(event) for event in self.store.events.audit_log(limit=limit, before=before)]
 
+    def audit_named(
+        self, *, by: str = "", act: str = "", limit: int = 50, before: int | None = None
+    ) -> Sequence[Mapping[str, Any]]:
+        """The same, of somebody or of one kind of act if these are given, with what the subjects are called."""
+        events = self.store.events.audit_log(limit=limit, before=before, by=by or None, act=act or None)
+        found = [audit_entry(event) for event in events]
+        numbers: dict[str, set[int]] = {"person": set(), "board": set()}
+        for line in found:
+            kind, _, number = line["subject"].partition(":")
+            if kind in numbers and number.isascii() and number.isdecimal():
+                numbers[kind].add(int(number))
+        known = {
+            **{f"person:{one}": name for one, name in self.store.people.names(numbers["person"]).items()},
+            **{f"board:{one}": name for one, name in self.store.boards.names_of(numbers["board"]).items()},
+        }
+        return [{**line, "named": known.get(line["subject"], "")} for line in found]
+
     def source(self, number: int) -> str:
         """The source of anyone's submission; empty if it was deleted."""
         return self.store.submissions.get(SubmissionId(number)).source or ""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kbslurm.domain.access import Role
     from kbslurm.domain.run import PersonId
     from kbslurm.store.erasing import Erasure
+    from kbslurm.store.people import Group, Known
     from kbslurm.store.views import Person
 
 
@@ -31,6 +32,18 @@ class PeopleActs(HostActs):
     def users(self) -> Sequence[Mapping[str, Any]]:
         """Everybody."""
         return [told(one) for one in self.store.people.all()]
+
+    def find_users(
+        self, text: str = "", *, only: Group | None = None, limit: int = 50, offset: int = 0
+    ) -> Mapping[str, Any]:
+        """People by a part of their name, full name or e-mail address, or by a number; how many there are in all."""
+        contest.within("text", text, contest.WHOM_CAP)
+        found = self.store.people.search(text, only=only, limit=limit, offset=offset)
+        return {"people": [known_told(one) for one in found], "of": self.store.people.count(text, only=only)}
+
+    def known_user(self, whom: str) -> Mapping[str, Any]:
+        """One person in the same way."""
+        return known_told(self.store.people.known(self.whom(whom).id))
 
     def user(self, whom: str) -> Mapping[str, Any]:
         """One person."""
@@ -219,6 +232,19 @@ def erasure_told(one: Erasure) -> dict[str, Any]:
         "submissions": one.submissions,
         "audit_lines": one.audit_lines,
         "archives": [archive_told(found) for found in one.archives],
+    }
+
+
+def known_told(one: Known) -> dict[str, Any]:
+    """A person in a list for hosts: with what they are known by, and what they have done."""
+    return {
+        **told(one.person),
+        "email": one.email,
+        "full_name": one.full_name,
+        "courses": list(one.courses),
+        "university": one.university,
+        "submissions": one.submissions,
+        "seen_at": iso(one.seen_at),
     }
 
 

@@ -20,7 +20,7 @@ from kbslurm import __version__
 from kbslurm.api import sessions
 from kbslurm.api.pages.text.highlighting import highlighted
 from kbslurm.domain import contest, lateness
-from kbslurm.domain.amounts import score
+from kbslurm.domain.amounts import score, seconds
 from kbslurm.store.views import Board
 
 POLICY = (
@@ -40,6 +40,7 @@ STATIC = {
     "light.css": "text/css; charset=utf-8",
     "dark.css": "text/css; charset=utf-8",
     "embedded.js": "text/javascript; charset=utf-8",
+    "time.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
 SHEETS = "css"  # the folder whose files are the stylesheet, one after another
@@ -136,7 +137,9 @@ _templates = Environment(
     auto_reload=False,  # or every page looks whether its files have changed
 )
 _templates.globals.update(version=__version__, asset=asset, highlighted=highlighted)
-_templates.filters.update(took=took, when=when, closes=closes, measured=measured, late=lateness.span_text)
+_templates.filters.update(
+    took=took, timed=seconds, when=when, closes=closes, measured=measured, late=lateness.span_text
+)
 
 
 def page(template: str, *, status: int = 200, person: Any = None, csrf: str = "", **told: Any) -> HTMLResponse:

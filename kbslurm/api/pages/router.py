@@ -24,8 +24,12 @@ from kbslurm.api.pages.questions import question_pages
 from kbslurm.api.pages.sharing import sharing_routes
 from kbslurm.api.pages.sign_on import sign_on_pages
 from kbslurm.api.pages.staff import staff_pages
+from kbslurm.api.pages.staff_audit import staff_audit_page
 from kbslurm.api.pages.staff_board import staff_board_page
-from kbslurm.api.pages.staff_boards import staff_new_board_page
+from kbslurm.api.pages.staff_board_work import staff_board_work_pages
+from kbslurm.api.pages.staff_boards import staff_boards_pages
+from kbslurm.api.pages.staff_people import staff_people_pages
+from kbslurm.api.pages.staff_questions import staff_question_pages
 from kbslurm.api.pages.staff_reveal import reveal_page
 from kbslurm.api.pages.staff_submissions import staff_submission_pages
 from kbslurm.api.pages.standings_file import standings_file
@@ -57,12 +61,16 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
     joining_page(router, context, visitors)
     staff_pages(router, context, visitors)
     staff_board_page(router, context, visitors)
-    staff_new_board_page(router, context, visitors)
+    staff_boards_pages(router, context, visitors)
+    staff_board_work_pages(router, context, visitors)
+    staff_people_pages(router, context, visitors)
+    staff_audit_page(router, context, visitors)
     staff_submission_pages(router, context, visitors)
     reveal_page(router, context, visitors)
     standings_file(router, context, visitors)
     course_pages(router, context, visitors)
     question_pages(router, context, visitors)
+    staff_question_pages(router, context, visitors)
     design_page(router, context, visitors)
     live_streams(router, context, visitors, histories, views)
     return router

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from datetime import datetime
@@ -21,15 +22,18 @@ from kbslurm.api.host_lookup import at_work
 from kbslurm.api.hosting.hosting import Hosting
 from kbslurm.api.pages.drawn_boards import standing_row
 from kbslurm.api.pages.rendering import ALONE, HEADERS, STYLE, text_of
-from kbslurm.api.pages.staff_board_forms import ACTS, number_of, submission_of
+from kbslurm.api.pages.staff_acts import Unchanged
+from kbslurm.api.pages.staff_board_acts import ASKED, PAGES, WORK
+from kbslurm.api.pages.staff_board_forms import ACTS, LEVELS, number_of, submission_of
 from kbslurm.api.pages.staff_board_forms import text_of as text_in
+from kbslurm.api.pages.staff_forms import refused
 from kbslurm.api.pages.visitors import Visitors, form_of, to_login
 from kbslurm.api.parameters import Name
 from kbslurm.domain import access, contest, places, similarity, work_logs
 from kbslurm.domain import board as boards
 from kbslurm.domain.grade_files import Format, as_file
-from kbslurm.errors import Invalid, NotFound
-from kbslurm.store.views import Board, Person
+from kbslurm.errors import Invalid, KbslurmError, NotFound
+from kbslurm.store.views import Person
 
 Form = Mapping[str, str]
 Whose = Annotated[str, Query(max_length=100)]
@@ -64,11 +68,14 @@ def staff_board_page(router: APIRouter, context: Context, visitors: Visitors) ->
             board=held,
             remarks=remarks(held, work.now),
             times=work.times(held.name),
+            counts=work.stats(held.name),
+            levels=LEVELS,
             code=work.code_rule(held.name),
             at_home=lambda text: _at_home(text, held.zone),
             tables=tables,
             shown_names=work.who_is_who(held) if not access.names_people(held.names) else [],
-            deadline=_typed(held),
+            deadline=_typed(held.deadline_at, held.zone),
+            late_until=_typed(held.late.until, held.zone),
             is_closed=held.closed_at is not None,
             courses=[one["course"] for one in work.courses()],
             formats=[one for one in places.FORMATS if one != "parquet" or parquet.is_there()],
@@ -140,7 +147,29 @@ def staff_board_page(router: APIRouter, context: Context, visitors: Visitors) ->
             _sent(file), media_type="application/zip", headers={**HEADERS, "Cache-Control": "no-store", **told}
         )
 
-    shows = {GRADES: graded, "similar": compared, "similar-pair": pair, "archive": archived}
+    def invited(request: Request, person: Person, work: Hosting, board: str, form: Form) -> Response:
+        """New invitations, told on the page that lists them all."""
+        count = int(number_of(form, "count"))
+        work.make_invites([board], count, newcomers=form.get("newcomers") == "yes")
+        return RedirectResponse(f"/staff/board/{board}/entry", status_code=303)
+
+    shows = {GRADES: graded, "similar": compared, "similar-pair": pair, "archive": archived, "invite": invited}
+
+    one_at_a_time = threading.Lock()  # so that both clicks of a double click see what the first one did
+
+    def acted(request: Request, person: Person, work: Hosting, board: str, act: str, form: Form, back: str) -> Response:
+        """What it shows, asks or does."""
+        if act in shows:
+            return shows[act](request, person, work, board, form)
+        if act in ASKED and form.get("confirmed") != "yes":
+            more = {"action": f"/staff/board/{board}/{act}", "back": back, "asked": ASKED[act](work, board, form)}
+            return visitors.page(request, "confirm.html", person, **more)
+        if act in WORK:
+            with one_at_a_time:
+                WORK[act](work, board, form)
+        elif warnings := ACTS[act](work, board, form):
+            return visitors.page(request, "warned.html", person, board=board, warnings=warnings)
+        return RedirectResponse("/staff/boards" if act == "delete" else back, status_code=303)
 
     @router.post("/staff/board/{leaderboard}/{act}")
     async def act(leaderboard: Name, act: str, request: Request) -> Response:
@@ -149,15 +178,17 @@ def staff_board_page(router: APIRouter, context: Context, visitors: Visitors) ->
 
         def done() -> Response:
             person = visitors.staff(visitors.sender(request, form))
-            if act not in (*shows, *ACTS):
-                raise NotFound("act", act, known=[*shows, *ACTS])
+            if act not in (*shows, *ACTS, *WORK):
+                raise NotFound("act", act, known=[*shows, *ACTS, *WORK])
             work = at_work(context, person.name, person)
             held = work.held(leaderboard)
-            if act in shows:
-                return shows[act](request, person, work, held.name, form)
-            if warnings := ACTS[act](work, held.name, form):
-                return visitors.page(request, "warned.html", person, board=held.name, warnings=warnings)
-            return RedirectResponse(f"/staff/board/{held.name}", status_code=303)
+            back = f"/staff/board/{held.name}{f'/{PAGES[act]}' if act in PAGES else ''}"
+            try:
+                return acted(request, person, work, held.name, act, form, back)
+            except Unchanged as why:
+                return visitors.page(request, "unchanged.html", person, status=409, why=str(why), back=back)
+            except KbslurmError as error:
+                return refused(context, visitors, request, person, form, error, back)
 
         return await run_in_threadpool(done)
 
@@ -169,9 +200,9 @@ def _sent(file: BinaryIO) -> Iterator[bytes]:
             yield chunk
 
 
-def _typed(board: Board) -> str:
-    """The deadline as one types it, in the board's zone."""
-    return f"{board.deadline_at.astimezone(contest.zone(board.zone)):%Y-%m-%d %H:%M:%S}" if board.deadline_at else ""
+def _typed(at: datetime | None, zone: str) -> str:
+    """A moment as one types it, in the board's zone."""
+    return "" if at is None else f"{at.astimezone(contest.zone(zone)):%Y-%m-%d %H:%M:%S}"
 
 
 def _at_home(text: str | None, zone: str) -> str:

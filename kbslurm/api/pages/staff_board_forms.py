@@ -9,8 +9,10 @@ from kbslurm.api.hosting.hosting import Hosting
 from kbslurm.domain import access, contest
 from kbslurm.domain.lateness import Unit
 from kbslurm.errors import Invalid
+from kbslurm.flow.rejudge import KEYS
 
 Form = Mapping[str, str]
+LEVELS = ("0", "1", "2", "3")
 
 
 def gpus_of(form: Form) -> list[str]:
@@ -41,6 +43,28 @@ def submission_of(form: Form, name: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 19):
         raise Invalid(f"{text!r} isn't the number of a submission")
     return int(text)
+
+
+def chosen_of(form: Form) -> list[str]:
+    """Which runs to judge again, as `kbslurm rejudge` takes them."""
+    found = {key: text_of(form, key) for key in KEYS}
+    return [f"{key}={text.removeprefix('#')}" for key, text in found.items() if text]
+
+
+def version_of(form: Form) -> int | None:
+    """The problem version in a field; None: the live one."""
+    text = text_of(form, "version")
+    if text and not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise Invalid(f"{text!r} isn't the number of a problem version")
+    return int(text) if text else None
+
+
+def isolation_of(form: Form) -> int | None:
+    """The isolation level in a field; None if it is empty."""
+    level = text_of(form, "min_isolation")
+    if level not in ("", *LEVELS):
+        raise Invalid(f"{level!r} isn't an isolation level", hint=f"Choose one of: {', '.join(LEVELS)}.")
+    return int(level) if level else None
 
 
 def _late(work: Hosting, board: str, form: Form) -> None:
@@ -120,6 +144,10 @@ def _deadline(work: Hosting, board: str, form: Form) -> None:
     work.edit_board(board, deadline=text_of(form, "deadline") or "never", zone=text_of(form, "zone") or None)
 
 
+def _judging(work: Hosting, board: str, form: Form) -> None:
+    work.edit_board(board, min_isolation=isolation_of(form), cold=form.get("cold") == "yes")
+
+
 def _course(work: Hosting, board: str, form: Form) -> None:
     work.edit_board(board, course=text_of(form, "course"))
 
@@ -137,6 +165,7 @@ ACTS: Mapping[str, Callable[[Hosting, str, Form], Sequence[str] | None]] = {
     "about": _about,
     "deadline": _deadline,
     "course": _course,
+    "judging": _judging,
     "close": _close,
     "reopen": _reopen,
     "late": _late,

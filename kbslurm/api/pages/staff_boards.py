@@ -1,8 +1,10 @@
-"""The staff's page for a new board."""
+"""The staff's pages of all boards, and for a new one."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
@@ -10,15 +12,33 @@ from starlette.concurrency import run_in_threadpool
 
 from kbslurm.api.context import Context
 from kbslurm.api.host_lookup import at_work
-from kbslurm.api.pages.staff_board_forms import gpus_of, text_of
+from kbslurm.api.hosting.hosting import Hosting
+from kbslurm.api.pages.staff_board_forms import LEVELS, gpus_of, isolation_of, text_of
+from kbslurm.api.pages.staff_forms import refused
+from kbslurm.api.pages.staff_service import open_boards
 from kbslurm.api.pages.visitors import Visitors, form_of, to_login
-from kbslurm.domain import contest
-from kbslurm.errors import Invalid
+from kbslurm.domain import access, contest
+from kbslurm.errors import Invalid, KbslurmError
+from kbslurm.store.views import Board
 
-LEVELS = ("0", "1", "2", "3")
 
+def staff_boards_pages(router: APIRouter, context: Context, visitors: Visitors) -> None:
+    @router.get("/staff/boards")
+    def overview(request: Request) -> Response:
+        """Every board: how it stands, what is going on there, and what awaits a host."""
+        person = visitors.who(request)
+        if person is None:
+            return to_login(request)
+        visitors.staff(person)
+        now, going_on = context.clock.now(), context.store.overview.boards(now=context.clock.now())
+        boards = open_boards(context.store.boards.all(), now)
+        return visitors.page(
+            request,
+            "staff_boards.html",
+            person,
+            rows=[(one, _state(one, now), going_on.get(one.id)) for one in boards],
+        )
 
-def staff_new_board_page(router: APIRouter, context: Context, visitors: Visitors) -> None:
     @router.get("/staff/boards/new")
     def asked(request: Request, course: Annotated[str, Query(max_length=contest.NAME_CAP)] = "") -> Response:
         """The form for a new board, on a problem that is here already."""
@@ -46,24 +66,10 @@ def staff_new_board_page(router: APIRouter, context: Context, visitors: Visitors
 
         def made() -> Response:
             person = visitors.staff(visitors.sender(request, form))
-            level, problem = text_of(form, "min_isolation"), text_of(form, "problem")
-            if not problem:
-                raise Invalid("no problem was chosen", hint="Add one first: kbslurm problem add DIR")
-            if level not in ("", *LEVELS):
-                raise Invalid(f"{level!r} isn't an isolation level", hint=f"Choose one of: {', '.join(LEVELS)}.")
-            found = at_work(context, person.name, person).new_board(
-                text_of(form, "name"),
-                problem=problem,
-                gpus=gpus_of(form),
-                deadline=text_of(form, "deadline") or None,
-                zone=text_of(form, "zone") or "UTC",
-                description=form.get("description", "").strip() or None,
-                visibility=contest.visibility(text_of(form, "visibility") or "public"),
-                min_isolation=int(level) if level else None,
-                confirm=form.get("confirm") == "yes",
-                course=text_of(form, "course") or None,
-                teams=form.get("teams") == "yes",
-            )
+            try:
+                found = _made(at_work(context, person.name, person), form)
+            except KbslurmError as error:
+                return refused(context, visitors, request, person, form, error, "/staff/boards/new")
             if found["warnings"]:
                 return visitors.page(
                     request, "warned.html", person, board=found["leaderboard"], warnings=found["warnings"]
@@ -71,3 +77,31 @@ def staff_new_board_page(router: APIRouter, context: Context, visitors: Visitors
             return RedirectResponse(f"/staff/board/{found['leaderboard']}", status_code=303)
 
         return await run_in_threadpool(made)
+
+
+def _made(work: Hosting, form: Mapping[str, str]) -> Mapping[str, Any]:
+    problem = text_of(form, "problem")
+    if not problem:
+        raise Invalid("no problem was chosen", hint="Add one first: kbslurm problem add DIR")
+    return work.new_board(
+        text_of(form, "name"),
+        problem=problem,
+        gpus=gpus_of(form),
+        deadline=text_of(form, "deadline") or None,
+        zone=text_of(form, "zone") or "UTC",
+        description=form.get("description", "").strip() or None,
+        visibility=contest.visibility(text_of(form, "visibility") or "public"),
+        min_isolation=isolation_of(form),
+        confirm=form.get("confirm") == "yes",
+        course=text_of(form, "course") or None,
+        teams=form.get("teams") == "yes",
+    )
+
+
+def _state(board: Board, now: datetime) -> str:
+    """How it stands, in a word."""
+    if board.finalised_at is not None:
+        return "final"
+    if board.closed_at is not None or access.is_past(board.deadline_at, now):
+        return "over"
+    return "frozen" if access.is_frozen(board.frozen_at, now) else "open"

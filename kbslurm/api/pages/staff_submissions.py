@@ -73,10 +73,13 @@ def staff_submission_pages(router: APIRouter, context: Context, visitors: Visito
             raise
         work = visitors.at_board(reader, view.board, "grade", number=view.board_id)
         found = work.any_submission(view.id)
+        board = context.store.boards.find(view.board, counted=False)
         return visitors.page(
             request,
             "staff_submission.html",
             reader,
             found=found,
+            shadows=work.shadow_places() if reader.is_staff else [],
+            is_there=board is not None and board.id == view.board_id,
             files=files_of(found["file_name"], found["code"]) if found["code"] else {},
         )

@@ -79,7 +79,12 @@ class Visitors:
         return at_work(self._context, person.name, person, helper=helps)
 
     def page(self, request: Request, template: str, person: Person | None, **told: Any) -> Response:
+        told = {"helps": self._helps(person), **told}
         return page(template, person=person, csrf=self.csrf(request) if person else "", **told)
+
+    def _helps(self, person: Person | None) -> bool:
+        """Whether somebody who isn't staff has a role on a board, and so some of its pages."""
+        return person is not None and not person.is_staff and self._context.store.roster.helps(person.id)
 
     def sender(self, request: Request, form: Mapping[str, str]) -> Person:
         """Who sent a form: signed in, from one of our pages."""

@@ -10,7 +10,9 @@
   let seen = "", newest = ""; // the version that the page shows, where it isn't the first one, and the last one told of
   let over = false, busy = false, again = false;
 
-  const nameOf = (control) => control.tagName + (control.href ?? control.form?.action ?? "");
+  // Forms of a list have the same address, and differ in what they send.
+  const sentBy = (form) => [...form.querySelectorAll("[type=hidden]")].map((one) => one.value).join();
+  const nameOf = (control) => control.tagName + (control.href ?? (control.form ? control.form.action + sentBy(control.form) : ""));
   // What is replaced keeps the keyboard's place, and its tables stay unfolded.
   const replace = (part, act) => {
     const focused = part.contains(document.activeElement) ? nameOf(document.activeElement) : null;
