@@ -100,12 +100,10 @@ def _opened(shown: Revealed, disguise: Disguise) -> dict[str, Any] | None:
     entry, was = opened.entry, opened.was
     known = entry or was
     assert known is not None
-    faster = entry is not None and was is not None and entry.score_s < was.score_s
     return {
         "person": disguise.entry(known).person,
         "score": "" if entry is None else seconds(entry.score_s),
         "was": seconds(was.score_s) if was is not None and was != entry else "",
-        "faster": faster,
         "before": opened.before,
         "after": opened.after,
         "rises": opened.rises,
