@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 
 from kbslurm.api.sessions import SESSION
 from kbslurm.domain.run import SubmissionId
+from kbslurm.domain.source import bundled
+from kbslurm.flow.submit import accept
 from tests import databases
 from tests.flow.chromium import THEMES, WIDTHS, Chromium, started, until
 from tests.popcorn.served_api import GOOD, ServedApi, served
@@ -218,4 +221,33 @@ SHIFTS = (
     "const done = arguments[0]; let sum = 0;"
     "new PerformanceObserver((list) => { for (const one of list.getEntries()) sum += one.value; })"
     ".observe({type: 'layout-shift', buffered: true}); setTimeout(() => done(sum), 300)"
+)
+
+
+def test_the_longest_names_widen_no_page_beyond_a_phone(api: ServedApi, chromium: Chromium) -> None:
+    board, gpu, names = "b" * 64, "G" * 64, {"k" * 190 + ".py": "x = 1\n", "y" * 190 + ".py": "y" * 3000}
+    problem = dataclasses.replace(
+        api.store.boards.get("transpose").problem,
+        description=f"{'w' * 300} `{'c' * 300}` ${'x' * 300}$\n\n# {'h' * 200}\n\n| {'t' * 200} |\n|---|\n",
+        tests=({"p" * 100: "v" * 300},),
+        templates={"L" * 60: "t" * 900},
+    )
+    api.store.boards.add(board, problem, gpus=[gpu], confirm=False, now=api.now)
+    packed = bundled({name: text.encode() for name, text in names.items()}, next(iter(names)))
+    person = api.store.people.ensure("ada")
+    number = accept(
+        api.store.intake, person.id, board, packed.file_name, packed.text, "test", [gpu], api.now
+    ).submission_id
+    chromium.view(390)
+    for path in (f"/problem/{board}", f"/problem/{board}/submit", f"/problem/{board}/submit?from={number}"):
+        chromium.open(api.url + path)
+        assert chromium.ask("return document.documentElement.scrollWidth <= innerWidth"), chromium.ask(WIDEST)
+        assert chromium.barriers() == [], path
+    assert chromium.complaints() == []
+
+
+WIDEST = (
+    "return [...document.querySelectorAll('body *')]"
+    ".filter((one) => one.getBoundingClientRect().right > innerWidth + 1)"
+    ".slice(0, 6).map((one) => one.outerHTML.slice(0, 120))"
 )
