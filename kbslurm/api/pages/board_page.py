@@ -14,16 +14,14 @@ from kbslurm.api.door import look_in_turn
 from kbslurm.api.pages.board_views import BoardViews, Place
 from kbslurm.api.pages.drawn_boards import Drawn, page_with
 from kbslurm.api.pages.found_places import Wanted
-from kbslurm.api.pages.packing import PACKED, accepts_packed
 from kbslurm.api.pages.rendering import HEADERS
+from kbslurm.api.pages.shared_page import sent
 from kbslurm.api.pages.visitors import Offset, Visitors
 from kbslurm.api.parameters import Gpu, Name
 from kbslurm.domain import access, contest
 from kbslurm.errors import Refused
 from kbslurm.store.views import Board, Person
 
-# A browser or proxy may keep what everybody sees, if it asks each time whether that still holds.
-FOR_EVERYBODY = {"Cache-Control": "no-cache", "Vary": "Cookie, Accept-Encoding"}
 Text = Annotated[str, Query(max_length=contest.NAME_CAP)]
 
 
@@ -64,20 +62,7 @@ def board_page(router: APIRouter, context: Context, visitors: Visitors, views: B
             )  # fmt: skip
         if not wanted.is_plain:
             return HTMLResponse(drawn.page, headers=HEADERS)
-        # Weak: the same page, whether or not it is compressed.
-        headers = {**HEADERS, **FOR_EVERYBODY, "ETag": f"W/{drawn.etag}"}
-        if names_version(request.headers.get("if-none-match"), drawn.etag):
-            return Response(status_code=304, headers=headers)
-        if accepts_packed(request):
-            return HTMLResponse(drawn.packed, headers={**headers, "Content-Encoding": PACKED})
-        return HTMLResponse(drawn.page, headers=headers)
-
-
-def names_version(wanted: str | None, etag: str) -> bool:
-    """Whether If-None-Match names this version, as a weak one or not."""
-    return wanted is not None and not {etag, "*"}.isdisjoint(
-        one.strip().removeprefix("W/") for one in wanted.split(",")
-    )
+        return sent(request, drawn)
 
 
 def _sections(context: Context, board: Board, person: Person | None) -> Mapping[int, str]:

@@ -28,6 +28,7 @@ class Around:
     lights: Mapping[int, Light] = field(default_factory=dict)
     tracks: Mapping[Side, Track] = field(default_factory=dict)
     moves: Moves | None = None  # None: nothing has changed since the day before
+    names_people: bool = False  # by their own names, each for themselves: then a row leads to its person
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +118,7 @@ def _beside(row: Standing, ahead: Entry | None, around: Around, *, moved: bool) 
     before = around.moves.ranks.get(side) if around.moves is not None else None
     return {
         "side": side,
+        "page": f"/person/{entry.person_id}" if around.names_people else "",
         "file": entry.file_name,
         "language": language(entry.file_name),
         "behind": "" if is_first or leader is None else gap(entry, leader),

@@ -257,6 +257,7 @@ class DrawnBoards:
                 lights=self._lights_of(board, [row.entry for row, _ in found]),
                 tracks={side: tracks[side] for side in sides if side in tracks},
                 moves=moves.of(sides) if moves.changed else None,
+                names_people=access.names_people(board.names) and not board.teams,
             ),
             "total": len(rows),
             "of": len(rows),

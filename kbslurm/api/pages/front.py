@@ -3,15 +3,17 @@ the same cards with their own places."""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from anyio import CapacityLimiter
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import Response
 from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 
@@ -20,11 +22,11 @@ from kbslurm.api.board_json import is_over
 from kbslurm.api.context import Context
 from kbslurm.api.lookup import may_see_board
 from kbslurm.api.pages.board_list import BoardList, Listed, Race, Side
-from kbslurm.api.pages.board_page import FOR_EVERYBODY, names_version
 from kbslurm.api.pages.charts.lines import Lines, Point, lines
 from kbslurm.api.pages.countdown import left
 from kbslurm.api.pages.link_cards import front_card
-from kbslurm.api.pages.rendering import HEADERS, closes, text_of, took
+from kbslurm.api.pages.rendering import closes, text_of, took
+from kbslurm.api.pages.shared_page import sent
 from kbslurm.api.pages.visitors import Visitors
 from kbslurm.api.rounds import Rounds
 from kbslurm.domain import access, contest, lateness
@@ -59,6 +61,10 @@ class Drawn:
     page: str
     etag: str
 
+    @cached_property
+    def packed(self) -> bytes:
+        return gzip.compress(self.page.encode("utf-8", "surrogatepass"), mtime=0)
+
 
 class Front:
     """What the start page shows. For one thread at a time; what it returns, for any."""
@@ -92,7 +98,7 @@ class Front:
             self._facts[one.board.id] = (facts, card)
         cards = [card for _, card in self._facts.values()]
         if self._drawn is not None and [one.html for one in cards] == [one.html for one in self._drawn.cards]:
-            return Drawn(cards=cards, page=self._drawn.page, etag=self._drawn.etag)
+            return replace(self._drawn, cards=cards)
         everybodys = [one for one in cards if access.is_for_everybody(one.listed.board.visibility)]
         page = str(text_of("front.html", **arranged(everybodys), own={}, card=front_card(self._context)))
         digest = hashlib.sha256(page.encode("utf-8", "surrogatepass")).hexdigest()[:20]
@@ -111,10 +117,7 @@ def front_page(router: APIRouter, context: Context, visitors: Visitors, listed: 
             answer = await run_in_threadpool(_for_person, context, visitors, request, drawn)
             if answer is not None:
                 return answer
-        headers = {**HEADERS, **FOR_EVERYBODY, "ETag": drawn.etag}
-        if names_version(request.headers.get("if-none-match"), drawn.etag):
-            return Response(status_code=304, headers=headers)
-        return HTMLResponse(drawn.page, headers=headers)
+        return sent(request, drawn)
 
 
 def _for_person(context: Context, visitors: Visitors, request: Request, drawn: Drawn) -> Response | None:

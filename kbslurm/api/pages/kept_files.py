@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fastapi import Request
 from fastapi.responses import Response
 
-from kbslurm.api.pages.board_page import names_version
+from kbslurm.api.pages.shared_page import names_version
 
 KEPT_BYTES = 32_000_000
 

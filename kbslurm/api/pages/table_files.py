@@ -18,10 +18,10 @@ from kbslurm.api.board_json import is_open
 from kbslurm.api.context import Context
 from kbslurm.api.lookup import seen_board
 from kbslurm.api.pages.board_list import BoardList, Listed, seen_boards
-from kbslurm.api.pages.board_page import FOR_EVERYBODY
 from kbslurm.api.pages.kept_files import KeptFiles
 from kbslurm.api.pages.people import status_in_list
 from kbslurm.api.pages.rendering import HEADERS
+from kbslurm.api.pages.shared_page import FOR_EVERYBODY
 from kbslurm.api.pages.visitors import Offset, Visitors, to_login
 from kbslurm.api.parameters import Gpu, Name
 from kbslurm.api.standings_cache import StandingsCache
