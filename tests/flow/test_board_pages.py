@@ -54,7 +54,7 @@ def later(api: ServedApi, seconds: float) -> None:
 
 
 def ranked(text: str) -> list[str]:
-    return re.findall(r'data-side="\w+"[^>]*>.*?<th scope="row"><span class="name">(\w+)</span>', text)
+    return re.findall(r'data-side="\w+"[^>]*>.*?<th scope="row"><(?:a|span) class="name"[^>]*>(\w+)</', text)
 
 
 def test_each_reader_gets_the_same_board_under_their_own_header(api: ServedApi) -> None:

@@ -81,7 +81,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        (found,) = re.findall(r'<th scope="row"><span class="name">([^<]*)</span>', self.html)
+        (found,) = re.findall(r'<th scope="row"><(?:a|span) class="name"[^>]*>([^<]*)</', self.html)
         return str(found)
 
     @property

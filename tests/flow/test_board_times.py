@@ -282,6 +282,14 @@ def outlets(api: ServedApi, memory: Path) -> dict[str, Callable[[], str]]:
         "start page, signed in": lambda: page("/", "eve"),
         "hall": lambda: page("/board/transpose/H100/hall"),
         "problem page": lambda: page("/problem/transpose"),
+        "places as JSON": lambda: page("/board/transpose/H100.json"),
+        "places as CSV": lambda: page("/board/transpose/H100.csv"),
+        "records as JSON": lambda: page("/board/transpose/H100/records.json"),
+        "competitions as CSV": lambda: page("/boards.csv"),
+        "frame for other sites": lambda: page("/embed/board/transpose/H100"),
+        "GPU types compared": lambda: page("/compare?board=transpose&gpu=H100&other=A100", "eve"),
+        "a person's page": lambda: page(f"/person/{api.store.people.ensure('bea').id}", "eve"),
+        "places by name": lambda: page("/board/transpose/H100?q=e&sort=newest", "eve"),
         "popcorn's ranking": lambda: popcorn("/submissions/transpose/H100"),
         "popcorn's final": lambda: popcorn("/final/transpose/H100"),
         "popcorn's boards": lambda: popcorn("/leaderboards"),
@@ -392,7 +400,7 @@ def test_no_outlet_of_an_anonymous_board_tells_who_is_who(api: ServedApi, host: 
     assert "500" not in card and "0.5" not in card
     assert "people are shown under other names on this board" in card and "frozen" not in card
     with browsing(api, "adelaide") as ada:
-        assert f"You are 2 of 3 on H100, as {shown[0]}" in ada.get("/problem/transpose").text
+        assert f'You are 2 of 3 on H100, as <span class="name">{shown[0]}</span>' in ada.get("/problem/transpose").text
 
     # how often somebody has submitted would tell whose the new place is
     path, ada_id = f"{api.url}/submission_count/transpose/H100", {"user_id": people[0]}
@@ -598,6 +606,10 @@ def test_no_outlet_is_missing() -> None:
         "kbslurm/api/pages/staff_reveal.py": "the reveal, for staff and graders",
         "kbslurm/api/pages/board_list.py": "start page",
         "kbslurm/api/pages/hall.py": "hall",
+        "kbslurm/api/pages/comparing.py": "GPU types compared",
+        "kbslurm/api/pages/people.py": "a person's page",
+        "kbslurm/api/pages/sharing.py": "frame for other sites, and the picture",
+        "kbslurm/api/pages/table_files.py": "places, records and competitions as files",
         "kbslurm/api/pages/drawn_boards.py": "board page and stream",
         "kbslurm/api/routes/popcorn.py": "ranking and final",
         "kbslurm/api/standings_cache.py": "what the pages and popcorn's calls read",

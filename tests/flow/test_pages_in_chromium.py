@@ -250,7 +250,7 @@ def test_the_longest_names_widen_no_page_beyond_a_phone(api: ServedApi, chromium
     chromium.open(f"{api.url}/staff/people")
     chromium.write("#banned", "nobody" * 16)
     chromium.write("#reason", "r" * 200)
-    chromium.click("form[action='/staff/ban'] button")
+    chromium.click("form[action='/staff/ban']:has(#banned) button")
     titled(chromium, "This didn't work")
     assert chromium.ask("return document.documentElement.scrollWidth <= innerWidth"), "its error"
     api.store.boards.delete(board, force=True, by="root", now=api.now)
