@@ -304,6 +304,14 @@ import ctypes, fcntl, os
 libc = ctypes.CDLL(None, use_errno=True)
 if libc.inotify_init1(0) != -1 or libc.syscall(300, 0, 0) != -1:
     raise RuntimeError("sees what others open")
+if libc.syscall(206, 65536, ctypes.byref(ctypes.c_ulong())) != -1:
+    raise RuntimeError("has what a node has so many of")
+try:
+    fcntl.fcntl(os.open("/eval", os.O_RDONLY), 1026, 0x8000_001F)
+except PermissionError:
+    pass
+else:
+    raise RuntimeError("watches a folder")
 for folder, _, names in os.walk("/eval"):
     for name in names:
         with open(os.path.join(folder, name), "rb") as file:
@@ -319,6 +327,46 @@ def custom_kernel(data):
     return sorted(data)
 """
 HONEST = "def custom_kernel(data):\n    return sorted(data)\n"
+FILLER = """
+import os, socket
+
+
+def fill():
+    kept = []
+    try:
+        while True:
+            for one in socket.socketpair():
+                one.setblocking(False)
+                kept.append(one)
+                try:
+                    while one.send(bytes(65536)):
+                        pass
+                except BlockingIOError:
+                    pass
+    except OSError:
+        return kept
+
+
+one = socket.socket(socket.AF_UNIX)
+try:
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
+except PermissionError:
+    pass
+else:
+    raise RuntimeError("a buffer as large as it likes")
+kept = fill()[:-16]
+for _ in range(3):
+    here, there = os.pipe()
+    if os.fork() == 0:
+        kept = fill()
+        os.write(there, b"x")
+        __import__("time").sleep(600)
+    os.read(here, 1)
+
+
+def custom_kernel(data):
+    return sorted(data)
+"""
 COUNTER = """
 import re
 
@@ -357,6 +405,14 @@ def test_nobody_keeps_a_file_of_the_harness_or_watches_it(tmp_path: Path) -> Non
     """The files are its own user's where the judge isn't root, and others that open a leased one wait for 45 s."""
     report = ground.judged(tmp_path, ground.manifest(WATCHER, mode="test")).told
     assert report.verdict == "passed", report.reason
+
+
+@needs(USER_NAMESPACES)
+def test_what_lies_in_sockets_is_memory_too(tmp_path: Path) -> None:
+    """It is in no process's own: twelve had 21 of a machine's 23 GiB there, with half of one allowed."""
+    limits = ground.limits(memory_bytes=256 << 20)
+    report = ground.judged(tmp_path, ground.manifest(FILLER, mode="test", limits=limits)).told
+    assert report.verdict == "memory", (report.reason, report.log[-500:])
 
 
 @needs(USER_NAMESPACES)

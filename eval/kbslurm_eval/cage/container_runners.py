@@ -71,6 +71,7 @@ from kbslurm_eval.cage.runners import (
     folder_apart,
     profiler_named,
 )
+from kbslurm_eval.cage.socket_memory import SocketMemory
 from kbslurm_eval.shared.wire import LOG_CAP, Limits
 
 
@@ -173,6 +174,7 @@ class ContainerRunner:
         self._text: str | None = None
         self._pid = self._awaited()
         self._tree = ProcessTree([self._pid], None, inner=True)
+        self._sockets = SocketMemory(self._pid)
 
     @property
     def folder(self) -> Path:
@@ -223,7 +225,7 @@ class ContainerRunner:
             by_kernel = status == 128 + signal.SIGKILL and not self._killed
             told = self._bell.file(f"run.{self._number}.memory").exists()
             return by_kernel and (told or self._peak > self._limits.memory_bytes // 2)
-        held = self._memory.now(self._tree.known(), self._tree.resident)
+        held = self._memory.now(self._tree.known(), self._tree.resident) + self._sockets.now()
         self._peak = max(self._peak, held)
         return held > self._limits.memory_bytes
 

@@ -34,6 +34,7 @@ from kbslurm_eval.cage.runners import (
     folder_apart,
     profiler_named,
 )
+from kbslurm_eval.cage.socket_memory import SocketMemory
 from kbslurm_eval.shared import remove_tree
 from kbslurm_eval.shared.profile_files import LEFT
 from kbslurm_eval.shared.program import eval_folder
@@ -210,6 +211,7 @@ class LocalRunner:
         self._tree = ProcessTree(
             [p for p in (self._main, self._keeper) if p], self._main, orphans=None if self._keeper else orphans_now
         )
+        self._sockets = SocketMemory(self._main)
         self._drain = RunnerLog(log_read, limits.log_bytes)
         self._text: str | None = None
 
@@ -343,7 +345,7 @@ class LocalRunner:
                 os.WIFSIGNALED(self._status) and os.WTERMSIG(self._status) == signal.SIGKILL and not self._killed
             )
             return by_kernel and self._peak > self._limits.memory_bytes // 2
-        held = self._memory.now(self._own(), self._tree.resident)
+        held = self._memory.now(self._own(), self._tree.resident) + self._sockets.now()
         self._peak = max(self._peak, held)
         return held > self._limits.memory_bytes
 
