@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kbslurm.api.pages.board_rows import amount, gap
+from kbslurm.api.pages.boards.board_rows import amount, gap
 from kbslurm.api.pages.charts.intervals import intervals
 from kbslurm.api.pages.rendering import STYLE, text_of, took
 from kbslurm.domain.amounts import score
@@ -44,16 +44,16 @@ def write_site(read: Read, folder: Path) -> None:
             found = results.get(number, [])
             told.append({**row, "who": who, "results": found, "has_code": bool(row["source"])})
             if row["source"]:
-                _write(folder / CODE / f"{number}.html", "archive_code.html", board, row=told[-1], up="../")
+                _write(folder / CODE / f"{number}.html", "archive/code.html", board, row=told[-1], up="../")
         more = {"rows": told, "page": pages, "up": "", "is_last": len(chunk) < ON_A_PAGE}
-        _write(folder / f"submissions-{pages}.html", "archive_submissions.html", board, **more)
+        _write(folder / f"submissions-{pages}.html", "archive/submissions.html", board, **more)
     tables: dict[str, list[dict[str, Any]]] = {gpu: [] for gpu in board["gpus"]}
     for row in read("standings"):
         tables[row["gpu"]].append(dict(row))
     problem = next((row for row in read("problems") if row["problem_version"] == board["problem_version"]), None)
     _write(
         folder / "index.html",
-        "archive_board.html",
+        "archive/board.html",
         board,
         tables={gpu: _with_bars(rows) for gpu, rows in tables.items()},
         problem=problem,

@@ -23,8 +23,8 @@ import psycopg
 import pytest
 
 from kbslurm.api.listener import EventListener
-from kbslurm.api.pages.board_views import BoardViews, Found, Place
-from kbslurm.api.pages.drawn_boards import DrawnBoards
+from kbslurm.api.pages.boards.board_views import BoardViews, Found, Place
+from kbslurm.api.pages.boards.drawn_boards import DrawnBoards
 from kbslurm.api.standings_cache import StandingsCache
 from kbslurm.api.waiting import Histories
 from kbslurm.domain.run import SubmissionId
@@ -231,7 +231,7 @@ def test_what_passes_without_an_event_is_noticed_too(api: ServedApi) -> None:
 
 
 def test_pages_and_gpu_types_of_a_board_are_apart(api: ServedApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kbslurm.api.pages.drawn_boards.PAGE", 1)
+    monkeypatch.setattr("kbslurm.api.pages.boards.drawn_boards.PAGE", 1)
     judged(api, "ada", 0.5, 0.0001)
     judged(api, "grace", 0.25, 0.0001)
     with browsing(api) as anybody:
@@ -400,7 +400,7 @@ def test_a_board_that_becomes_private_ends_the_streams_of_everybody_else(api: Se
 
 
 def test_a_lost_wake_up_costs_a_heartbeat_and_nothing_else(api: ServedApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kbslurm.api.pages.board_news.PULSE_S", 0.2)
+    monkeypatch.setattr("kbslurm.api.pages.boards.board_news.PULSE_S", 0.2)
     monkeypatch.setattr(EventListener, "_call", lambda self, subjects: None)
     with browsing(api) as anybody, Open.of(anybody, live(anybody)) as page:
         judged(api, "grace")
@@ -418,7 +418,7 @@ def test_a_look_that_fails_ends_nobodys_news(api: ServedApi, monkeypatch: pytest
             raise error
         return await now(views, place)
 
-    monkeypatch.setattr("kbslurm.api.pages.board_news.PULSE_S", 0.2)
+    monkeypatch.setattr("kbslurm.api.pages.boards.board_news.PULSE_S", 0.2)
     monkeypatch.setattr(BoardViews, "now", failing)
     with browsing(api) as anybody, Open.of(anybody, live(anybody)) as page:
         judged(api, "grace")

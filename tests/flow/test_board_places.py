@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from kbslurm.api.pages.drawn_boards import DrawnBoards
+from kbslurm.api.pages.boards.drawn_boards import DrawnBoards
 from kbslurm.api.pages.rendering import STATIC, asset, static_file
 from kbslurm.client.http import Client
 from kbslurm.domain.access import NamesShown, StandingsShown
@@ -180,7 +180,7 @@ def test_where_people_have_other_names_nothing_tells_when_or_how_often_they_subm
 
 
 def test_ones_own_row_is_marked_for_oneself_alone(api: ServedApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kbslurm.api.pages.drawn_boards.PAGE", 2)
+    monkeypatch.setattr("kbslurm.api.pages.boards.drawn_boards.PAGE", 2)
     for n, name in enumerate(("ada", "bob", "cyd"), 1):
         judged(api, name, n / 10)
     with (
@@ -238,7 +238,7 @@ def test_where_standings_are_hidden_only_the_own_place_may_be_told(
 def test_places_are_found_by_name_and_language_and_put_in_order(
     api: ServedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kbslurm.api.pages.drawn_boards.PAGE", 2)
+    monkeypatch.setattr("kbslurm.api.pages.boards.drawn_boards.PAGE", 2)
     for n, name in enumerate(("Zoe", "adam", "Ada", "bea"), 1):
         judged(api, name, n / 10)
         later(api, minutes=5)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from kbslurm.api.pages.boards.front import about
 from kbslurm.api.pages.countdown import left
-from kbslurm.api.pages.front import about
 from kbslurm.store.boards import Boards
 from kbslurm.store.standings import Standings
 from tests.flow.gallery import judged

@@ -236,7 +236,7 @@ def test_who_submitted_since_waits_on_teams_and_gpu_types_of_their_own(api: Serv
 
 
 def test_a_large_board_shows_the_places_around_what_is_opened(api: ServedApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kbslurm.api.pages.staff_reveal.SHOWN", 4)
+    monkeypatch.setattr("kbslurm.api.pages.staff.reveal.SHOWN", 4)
     before = {f"p{n:02}": 1e-3 * (1 + n / 10) for n in range(12)}
     frozen(api, before, {"p10": 1.55e-3, "p00": 0.9e-3})
 

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from kbslurm.api import popcorn_submission
-from kbslurm.api.pages import submission_runs
+from kbslurm.api.pages.people import submission_runs
 from kbslurm.api.server import context_of
 from kbslurm.config.settings import Config
 from kbslurm.contract.rankings import FinalTold

@@ -22,8 +22,7 @@ from urllib.parse import urljoin
 import httpx
 import pytest
 
-from kbslurm.api.pages import drawing
-from kbslurm.api.pages.board_list import BoardList
+from kbslurm.api.pages.boards.board_list import BoardList
 from kbslurm.api.pages.rendering import STATIC, asset, static_file, took
 from kbslurm.api.sessions import SESSION
 from kbslurm.domain.access import Role
@@ -357,8 +356,8 @@ def test_the_staff_page_is_told_that_something_happened(api: ServedApi, monkeypa
 
 
 def test_long_lists_come_in_pages_that_lead_to_one_another(api: ServedApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kbslurm.api.pages.drawn_boards.PAGE", 2)
-    monkeypatch.setattr("kbslurm.api.pages.people.MINE", 2)
+    monkeypatch.setattr("kbslurm.api.pages.boards.drawn_boards.PAGE", 2)
+    monkeypatch.setattr("kbslurm.api.pages.people.person_pages.MINE", 2)
     numbers = [judged(api, "ada", 0.9), *(judged(api, "ada", 0.5 + n / 10) for n in range(2))]
     for n in range(4):
         judged(api, f"p{n}", 0.1 + n / 50, 0.0001)
@@ -852,7 +851,6 @@ def contrast(one: str, other: str) -> float:
 
 def test_amounts_are_written_in_units_that_suit() -> None:
     assert [took(s) for s in (2.0, 0.0123456, 4.2e-6, 0.0, None)] == ["2 s", "12.35 ms", "4.2 µs", "0 ns", "–"]
-    assert drawing.curve([], steps=True).dots == ()
 
 
 # --------------------------------------------------------------------------------------------------- a real Chromium

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kbslurm.api.pages.board_views import BoardViews
+from kbslurm.api.pages.boards.board_views import BoardViews
 from kbslurm.api.sessions import SESSION
 from kbslurm.backends.local.backend import LocalBackend
 from kbslurm.config import shared_folders

@@ -16,7 +16,7 @@ from fastapi.routing import APIRoute
 from PIL import Image
 
 from kbslurm.api.app import create_app
-from kbslurm.api.pages.kept_files import KeptFiles
+from kbslurm.api.pages.boards.kept_files import KeptFiles
 from kbslurm.api.pages.rendering import static_file
 from kbslurm.domain.access import NamesShown, StandingsShown
 from tests.flow.stage import HandClock

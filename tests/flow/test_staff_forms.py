@@ -17,7 +17,7 @@ from urllib.parse import urljoin
 import httpx
 import pytest
 
-from kbslurm.api.pages import staff_submissions
+from kbslurm.api.pages.staff import submissions as staff_submissions
 from kbslurm.domain.access import BoardRole
 from kbslurm.flow.remove import remove
 from kbslurm.flow.submit import accept

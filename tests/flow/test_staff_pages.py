@@ -13,7 +13,9 @@ from typing import Any, get_args, get_type_hints
 import httpx
 import pytest
 
-from kbslurm.api.pages import staff_audit, staff_people, staff_service
+from kbslurm.api.pages.staff import audit as staff_audit
+from kbslurm.api.pages.staff import people as staff_people
+from kbslurm.api.pages.staff import service as staff_service
 from kbslurm.api.sessions import SESSION
 from kbslurm.domain.access import BoardRole
 from kbslurm.domain.run import PersonId

@@ -87,7 +87,8 @@ def _schema(one: Any) -> dict[str, Any]:
 def _form_fields() -> list[str]:
     """The names of all fields of the pages' forms."""
     folder = resources.files("kbslurm.api.pages").joinpath("templates")
-    texts = [page.read_text() for page in folder.iterdir() if page.name.endswith(".html")]
+    with resources.as_file(folder) as there:
+        texts = [page.read_text() for page in sorted(there.rglob("*.html"))]
     return sorted(
         {name for text in texts for name in re.findall(r'<(?:input|textarea|select)[^>]* name="(\w+)"', text)}
     )

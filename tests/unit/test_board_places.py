@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kbslurm.api.pages.board_rows import Around, amount, gap, language, languages, percent, rows_shown, times
-from kbslurm.api.pages.board_words import ordinal, time_left
+from kbslurm.api.pages.boards.board_rows import Around, amount, gap, language, languages, percent, rows_shown, times
+from kbslurm.api.pages.boards.board_words import ordinal, time_left
+from kbslurm.api.pages.boards.found_places import PLAIN, Wanted, chosen
 from kbslurm.api.pages.charts.intervals import intervals
-from kbslurm.api.pages.found_places import PLAIN, Wanted, chosen
 from kbslurm.api.pages.rendering import took
 from kbslurm.domain.board import Entry, Measured, Ranking
 from kbslurm.domain.tracks import NO_MOVES, Moves, Track, day_before, moves

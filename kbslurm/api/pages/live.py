@@ -18,9 +18,9 @@ from kbslurm.api.context import Context
 from kbslurm.api.door import Look, look_in_turn
 from kbslurm.api.endless import EndlessResponse
 from kbslurm.api.listener import BOARDS
-from kbslurm.api.pages.board_news import BoardNews, Channel
-from kbslurm.api.pages.board_views import BoardViews, Found, Place
-from kbslurm.api.pages.drawn_boards import page_with
+from kbslurm.api.pages.boards.board_news import BoardNews, Channel
+from kbslurm.api.pages.boards.board_views import BoardViews, Found, Place
+from kbslurm.api.pages.boards.drawn_boards import page_with
 from kbslurm.api.pages.rendering import HEADERS
 from kbslurm.api.pages.visitors import Offset, Visitors
 from kbslurm.api.parameters import Name, Number

@@ -50,7 +50,9 @@ def worklog(
     else:
         from kbslurm.api.pages.rendering import STYLE, text_of
 
-        text = str(text_of("worklog.html", log=found, part=work_logs.part_in_words(found), onward="", style=STYLE))
+        text = str(
+            text_of("staff/worklog.html", log=found, part=work_logs.part_in_words(found), onward="", style=STYLE)
+        )
     if out is None:
         sys.stdout.write(text)
         return EXIT_OK

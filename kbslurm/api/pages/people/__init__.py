@@ -1,0 +1,1 @@
+"""What people do: sign in, submit, compare, ask."""

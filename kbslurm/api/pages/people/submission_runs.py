@@ -1,0 +1,158 @@
+"""A run as its submission's page shows it: not even the number of hidden cases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kbslurm.api import popcorn_submission, waiting
+from kbslurm.api.pages.charts.ranges import Range, Ranges, ranges
+from kbslurm.api.pages.charts.strip import Strip, strip
+from kbslurm.api.pages.charts.waterfall import waterfall
+from kbslurm.api.pages.people.outcomes import outcome
+from kbslurm.api.pages.rendering import isolated, took
+from kbslurm.domain import access, conditions, failed_tests, first_difference, measure, physics, profiles
+from kbslurm.domain.amounts import score
+from kbslurm.domain.verdict import why_unranked
+from kbslurm.domain.waterfall import waterfall as stages_of
+from kbslurm.store.views import RunView, SubmissionView
+from kbslurm_eval.shared import timing
+from kbslurm_eval.shared.wire import PHASES, LaunchSamples
+
+LOG_CHARACTERS = 8000
+_PHASES = {"test": "Tests", "benchmark": "Benchmarks", "ranked": "Ranked measurement", access.HIDDEN: "Hidden cases"}
+
+
+def shown_run(
+    run: RunView, view: SubmissionView, place: Mapping[str, Any] | None, samples: Sequence[LaunchSamples]
+) -> dict[str, Any]:
+    """Everything of one run. `place`: what it came to among the others; `samples`: as its author may see them."""
+    verdict, detail = run.verdict, (run.verdict.detail if run.verdict else None) or {}
+    tests = _tests(detail)
+    shown = None
+    if verdict is not None and verdict.score_s is not None:
+        shown = score(verdict.score_s, verdict.low_s, verdict.high_s, ranked=verdict.ranked)
+    stages = stages_of(run.stamps)
+    return {
+        "gpu": run.gpu,
+        "verdict": verdict.name if verdict else run.shown_state,
+        "outcome": outcome(run, view.mode, place),
+        "steps": [] if run.ended_at is not None else _steps(run, view.mode),
+        "first": None if verdict or run.first_score_s is None else took(run.first_score_s),
+        "ranked": verdict is not None and verdict.ranked,
+        "not_ranked": why_unranked(verdict, view.mode),
+        "score": shown,
+        "light": physics.light_in_words(detail) if shown else "",
+        "conditions": conditions.in_words(detail),
+        "went": run.went,
+        "waits": run.waits_for,
+        "given_up": run.given_up,
+        "report": "" if verdict is None or verdict.name == "passed" else popcorn_submission.report_of(run),
+        "waterfall": waterfall(stages) if stages else None,
+        "rivals": _rivals(run, place),
+        "differences": [row for row in tests if row["difference"] is not None],
+        "failed": [row for row in tests if row["status"] != "pass"],
+        "passed": [row for row in tests if row["status"] == "pass"],
+        "timed": timed(detail, samples),
+        "log": str(detail.get("log", ""))[-LOG_CHARACTERS:],
+        "profile": str(detail.get("profile", "")),
+        "digests": [
+            {
+                "title": profiles.title(row),
+                "sentences": profiles.sentences(row),
+                "hints": row["hints"],
+                "kernels": profiles.kernels(row),
+            }
+            for row in profiles.digests(detail)
+        ],
+    }
+
+
+def _tests(detail: Mapping[str, Any]) -> list[dict[str, Any]]:
+    rows = access.shown_cases(detail, "tests")
+    return [
+        {
+            "number": int(row["index"]) + 1,
+            "spec": row["spec"],
+            "status": row["status"],
+            "message": message,
+            "difference": first_difference.of_message(message),
+        }
+        for row, message in zip(rows, failed_tests.once(rows), strict=True)
+    ]
+
+
+def timed(detail: Mapping[str, Any], samples: Sequence[LaunchSamples]) -> list[dict[str, Any]]:
+    """The timed cases; those that count have their samples drawn."""
+    rows = access.shown_cases(detail, "benchmarks")
+    counting = "ranked" if any(row["phase"] == "ranked" for row in rows) else "benchmark"
+    return [
+        {
+            "phase": row["phase"],
+            "spec": row["spec"],
+            "status": row["status"],
+            "message": message,
+            **{
+                name: _seconds(row.get(f"{name}_ns"))
+                for name in ("mean", "median", "low", "high", "worst", "null", "baseline")
+            },
+            "best": _seconds(measure.shown_best_ns(row.get("best_ns"), row.get("null_ns"))),
+            "strip": _strip(row, samples) if row["phase"] == counting else None,
+        }
+        for row, message in zip(rows, failed_tests.once(rows), strict=True)
+    ]
+
+
+def _strip(row: Mapping[str, Any], samples: Sequence[LaunchSamples]) -> Strip | None:
+    """The raw samples less the null call, as the figures beside them are."""
+    found = timing.nets(samples, row["phase"], int(row["index"]))
+    return strip(
+        [[value / 1e9 for value in one.samples_ns] for one in found],
+        written=took,
+        median=_seconds(row.get("median_ns")),
+        low=_seconds(row.get("low_ns")),
+        high=_seconds(row.get("high_ns")),
+        null=_seconds(row.get("null_ns")),
+    )
+
+
+def _rivals(run: RunView, place: Mapping[str, Any] | None) -> Ranges | None:
+    """Its score beside one's best before it and the leader's, whom others see."""
+    verdict = run.verdict
+    if place is None or verdict is None or verdict.score_s is None:
+        return None
+    found = [_range("this one", verdict.score_s, verdict.low_s, verdict.high_s)]
+    before, leader = place["before"], place["leader"]
+    if before is not None:
+        found.append(_range(f"your best before, #{before['submission_id']}", before["score"], *before["interval"]))
+    if leader is not None:
+        found.append(_range(f"the leader, {isolated(leader['shown_as'])}", leader["score"], *leader["interval"]))
+    return ranges(found, written=took)
+
+
+def _range(name: str, value: float, low: float | None, high: float | None) -> Range:
+    low, high = low or value, high or value
+    shown = score(value, low, high, ranked=True)
+    return Range(name=name, value=value, low=low, high=high, score=shown, kind="" if name == "this one" else "other")
+
+
+def _steps(run: RunView, mode: str) -> list[dict[str, Any]]:
+    """The phases of its job while it runs: which are over, and how far the one that runs is."""
+    told = waiting.progress(run)
+    if told is None:
+        return []
+    names = [name for name in PHASES[mode] if name in _PHASES]
+    now = names.index(told["phase"]) if told["phase"] in names else -1
+    return [
+        {
+            "name": _PHASES[name],
+            "state": "done" if n < now else "now" if n == now else "later",
+            "done": told.get("done") if n == now else None,
+            "of": told.get("of") if n == now else None,
+        }
+        for n, name in enumerate(names)
+    ]
+
+
+def _seconds(ns: float | None) -> float | None:
+    return None if ns is None else ns / 1e9

@@ -1,0 +1,1 @@
+"""Problems: their page, their published code, and the page to submit from."""

@@ -1,0 +1,1 @@
+"""The pages of hosts and of those who help them."""
