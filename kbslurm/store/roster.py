@@ -216,14 +216,18 @@ class Roster(Rows):
 
     def helps(self, person: PersonId) -> bool:
         """Whether they have a role on any board or course."""
-        return (
-            self._one(
-                "SELECT 1 AS found WHERE EXISTS (SELECT 1 FROM board_role WHERE person_id = %(person)s)"
-                " OR EXISTS (SELECT 1 FROM roster WHERE person_id = %(person)s AND role <> 'student')",
-                {"person": person},
-            )
-            is not None
+        return person in self.helpers_among({person})
+
+    def helpers_among(self, people: Collection[PersonId]) -> frozenset[PersonId]:
+        """Those of these people who have a role on any board or course."""
+        if not people:
+            return frozenset()
+        rows = self._all(
+            "SELECT person_id FROM board_role WHERE person_id = ANY(%(people)s)"
+            " UNION SELECT person_id FROM roster WHERE person_id = ANY(%(people)s) AND role <> 'student'",
+            {"people": list(people)},
         )
+        return frozenset(PersonId(row["person_id"]) for row in rows)
 
     def roles(self, board: int) -> list[tuple[PersonId, str, BoardRole]]:
         """Who has a role on this board itself: person, name, role."""

@@ -23,7 +23,7 @@ import psycopg
 import pytest
 
 from kbslurm.api.listener import EventListener
-from kbslurm.api.pages.boards.board_views import BoardViews, Found, Place
+from kbslurm.api.pages.boards.board_views import BoardViews, Found, Place, Reader
 from kbslurm.api.pages.boards.drawn_boards import DrawnBoards
 from kbslurm.api.standings_cache import StandingsCache
 from kbslurm.api.waiting import Histories
@@ -32,7 +32,6 @@ from kbslurm.errors import NotFound
 from kbslurm.flow.remove import remove
 from kbslurm.store.standings import Standings
 from kbslurm.store.tokens import Tokens
-from kbslurm.store.views import Person
 from tests.flow.stage import HandClock
 from tests.flow.test_pages import browsing, csrf, judged
 from tests.popcorn.served_api import GOOD, ServedApi, served
@@ -73,6 +72,15 @@ def test_each_reader_gets_the_same_board_under_their_own_header(api: ServedApi) 
         assert ada.post("/logout", data={"csrf": csrf(texts["hana"])}).status_code == 403
         assert ada.post("/logout", data={"csrf": csrf(texts["ada"])}).status_code == 303
         assert ada.get(PAGE).text == anybody.get(PAGE).text, "she is nobody in particular again"
+
+
+def test_whoever_helps_is_led_to_the_staffs_pages_from_a_board_too(api: ServedApi) -> None:
+    judged(api, "grace")
+    gina = api.store.people.ensure("gina")
+    with browsing(api, "gina") as hers, browsing(api, "ada") as ada:
+        assert 'href="/staff"' not in hers.get(PAGE).text
+        api.store.roster.set_role_on(api.store.boards.get("transpose").id, gina.id, "grader", by="host", now=api.now)
+        assert 'href="/staff"' in hers.get(PAGE).text and 'href="/staff"' not in ada.get(PAGE).text
 
 
 def test_a_board_by_invitation_is_never_shown_to_others_whoever_had_it_drawn(api: ServedApi) -> None:
@@ -503,11 +511,11 @@ def test_those_who_ask_at_the_same_time_are_answered_by_one_look(
     costs: Counter[str] = Counter()
     counting(monkeypatch, costs, looks=(DrawnBoards, "now"), readers=(Tokens, "people_of"))
 
-    async def crowd() -> list[tuple[Found, Person | None]]:
+    async def crowd() -> list[tuple[Found, Reader | None]]:
         return await asyncio.gather(*(views.of(place, secret) for secret in (*secrets, None) for _ in range(10)))
 
     found = asyncio.run(crowd())
-    assert [person and person.name for _, person in found] == [
+    assert [reader and reader.person.name for _, reader in found] == [
         name for name in ("u", "v", "w", None) for _ in range(10)
     ]
     assert costs["looks"] == 1 and costs["readers"] < 10, costs  # whoever is told first asks first who they are

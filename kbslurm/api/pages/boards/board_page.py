@@ -41,7 +41,8 @@ def board_page(router: APIRouter, context: Context, visitors: Visitors, views: B
         wanted = Wanted.of(q=q, language=language, section=section, sort=sort)
         start = page_with(start) if wanted.is_plain else start
         place = Place(board=leaderboard, gpu=gpu, start=start if wanted.is_plain else 0)
-        found, person = await views.of(place, sessions.secret_of(request))
+        found, reader = await views.of(place, sessions.secret_of(request))
+        person = None if reader is None else reader.person
         drawn = found.drawn
         has_sections = person is not None and person.is_staff and found.board.course is not None
         if has_sections or not wanted.is_plain:
@@ -55,11 +56,10 @@ def board_page(router: APIRouter, context: Context, visitors: Visitors, views: B
                 return views.searched(found.board, drawn, wanted, start, sections=names, people=people)
 
             drawn = await look_in_turn(context, request)(looked)
-        if person is not None:
-            own = views.own_place(found.board, drawn, person)
-            return HTMLResponse(
-                drawn.for_reader(person, await visitors.csrf_soon(request), own), headers=HEADERS
-            )  # fmt: skip
+        if reader is not None:
+            own = views.own_place(found.board, drawn, reader.person)
+            token = await visitors.csrf_soon(request)
+            return HTMLResponse(drawn.for_reader(reader.person, token, own, helps=reader.helps), headers=HEADERS)
         if not wanted.is_plain:
             return HTMLResponse(drawn.page, headers=HEADERS)
         return sent(request, drawn)

@@ -52,8 +52,16 @@ class _Asker:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Reader:
+    """Whoever is signed in. `helps`: they have a role on some board."""
+
+    person: Person
+    helps: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Known:
-    person: Person | None
+    reader: Reader | None
     invited: bool
 
 
@@ -67,7 +75,7 @@ class BoardViews:
         self._places: dict[Place, Rounds[bool, Found | None]] = {}
         self._askers: Rounds[_Asker, _Known] = Rounds(self._who, CapacityLimiter(1))
 
-    async def of(self, place: Place, secret: str | None) -> tuple[Found, Person | None]:
+    async def of(self, place: Place, secret: str | None) -> tuple[Found, Reader | None]:
         """The page, and its reader by the secret of their session. NotFound looks the same for a missing board and for
         one that they may not see; nothing is drawn for those who may not."""
         found = await self._look(place, allowed=False)
@@ -75,12 +83,12 @@ class BoardViews:
             raise await self._missing(place)
         if secret is None and found.page is not None:
             return found, None
-        person, may_see = await self._may_see(found.board, secret)
+        reader, may_see = await self._may_see(found.board, secret)
         if not may_see:
             raise await self._missing(place)
         if found.page is None:
-            return await self.now(place), person
-        return found, person
+            return await self.now(place), reader
+        return found, reader
 
     async def now(self, place: Place) -> Found:
         """The page for readers whose rights are checked elsewhere. NotFound if there is no such board."""
@@ -111,13 +119,13 @@ class BoardViews:
         """Whether the reader with this session may see this board now."""
         return access.is_for_everybody(board.visibility) or (await self._may_see(board, secret))[1]
 
-    async def _may_see(self, board: Board, secret: str | None) -> tuple[Person | None, bool]:
+    async def _may_see(self, board: Board, secret: str | None) -> tuple[Reader | None, bool]:
         private = None if access.is_for_everybody(board.visibility) else board.id
         if secret is None:
             return None, private is None
         known = await self._askers.ask(_Asker(secret=secret, private=private))
-        staff = known.person is not None and known.person.is_staff
-        return known.person, access.may_see_board(board.visibility, invited=known.invited, staff=staff)
+        staff = known.reader is not None and known.reader.person.is_staff
+        return known.reader, access.may_see_board(board.visibility, invited=known.invited, staff=staff)
 
     async def _look(self, place: Place, *, allowed: bool) -> Found | None:
         if len(self._places) > MOST_ROUNDS:
@@ -155,10 +163,13 @@ class BoardViews:
         people = store.tokens.people_of(secrets, now=self._context.clock.now())
         private = {asker.private for asker in asked if asker.private is not None}
         members = store.invites.members_of(private) if private else {}
+        helpers = store.roster.helpers_among({one.id for one in people.values() if not one.is_staff})
         found = {}
         for asker in asked:
             person = people.get(asker.secret or "")
-            person = person if access.may_sign_in(person) else None
-            invited = person is not None and asker.private is not None and person.id in members[asker.private]
-            found[asker] = _Known(person=person, invited=invited)
+            reader = None
+            if person is not None and access.may_sign_in(person):
+                reader = Reader(person=person, helps=person.id in helpers)
+            invited = reader is not None and asker.private is not None and reader.person.id in members[asker.private]
+            found[asker] = _Known(reader=reader, invited=invited)
         return found

@@ -74,7 +74,7 @@ class Drawn:
         """The page as everybody gets it, compressed: nothing in it is anyone's secret."""
         return gzip.compress(self.page.encode(), mtime=0)
 
-    def for_reader(self, person: Any, csrf: str, own: OwnPlace | None) -> str:
+    def for_reader(self, person: Any, csrf: str, own: OwnPlace | None, *, helps: bool = False) -> str:
         """The page with this person's header and place: all that differs between readers."""
         before, _, rest = self.page.partition("<header>")
         _, _, after = rest.partition("</header>\n")
@@ -90,7 +90,7 @@ class Drawn:
                 "start": page_with(own.rank - 1),
             }
             after = after.replace(NOBODY, text_of("boards/board_own.html", **told, **board_rows.amount(own.entry)), 1)
-        return before + block("base.html", "header", person=person, csrf=csrf) + after
+        return before + block("base.html", "header", person=person, csrf=csrf, helps=helps) + after
 
     def since(self, version: str) -> str:
         """What an open page of that version is sent: its changed parts as events, the last one with our version."""
