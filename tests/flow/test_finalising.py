@@ -70,7 +70,7 @@ def test_standings_are_fixed_by_their_finals_and_changed_only_by_another_act(api
     with browsing(api) as anybody:
         page = anybody.get("/board/transpose/H100").text
         assert "These standings are final since 2026-05-01" in page
-        assert page.index(">bea<") < page.index(">ada<")
+        assert page.index(">bea<") < page.index(">gold<") < page.index(">ada<") < page.index(">silver<")
         assert host.board_rows()[0]["finalised_at"] == told["finalised_at"]
 
         # whatever happens to verdicts and submissions now

@@ -14,6 +14,7 @@ from kbslurm.domain.tracks import Moves, Side, Track
 from kbslurm.store.standings import Light
 
 LANGUAGES: Mapping[str, str] = {"py": "Python", "cu": "CUDA", "cuh": "CUDA", "cpp": "C++"}
+MEDALS: Mapping[int, str] = {1: "gold", 2: "silver", 3: "bronze"}
 TIMES_FROM = 2.0  # gaps are said in percent below that, and as a multiple from there on
 
 
@@ -28,6 +29,8 @@ class Around:
     lights: Mapping[int, Light] = field(default_factory=dict)
     tracks: Mapping[Side, Track] = field(default_factory=dict)
     moves: Moves | None = None  # None: nothing has changed since the day before
+    codes: Mapping[int, str] = field(default_factory=dict)  # where the published code of a submission is
+    is_final: bool = False  # then the first three have medals
     names_people: bool = False  # by their own names, each for themselves: then a row leads to its person
 
 
@@ -118,6 +121,8 @@ def _beside(row: Standing, ahead: Entry | None, around: Around, *, moved: bool) 
     before = around.moves.ranks.get(side) if around.moves is not None else None
     return {
         "side": side,
+        "medal": MEDALS.get(row.rank, "") if around.is_final else "",
+        "code": around.codes.get(entry.submission_id, ""),
         "page": f"/person/{entry.person_id}" if around.names_people else "",
         "file": entry.file_name,
         "language": language(entry.file_name),

@@ -30,6 +30,7 @@ from kbslurm.api.pages.boards.found_places import ORDERS, PLAIN, Wanted, chosen
 from kbslurm.api.pages.boards.link_cards import board_card, embedded_at
 from kbslurm.api.pages.charts.lines import Lines, Point, lines
 from kbslurm.api.pages.rendering import block, closes, isolated, text_of, took, when
+from kbslurm.api.published_code import is_published
 from kbslurm.api.standings_cache import OwnPlace, StandingsCache
 from kbslurm.domain import access, contest, measure
 from kbslurm.domain.amounts import score
@@ -237,6 +238,7 @@ class DrawnBoards:
         on."""
         tracks, moves = self._standings.tracks(board, gpu)
         store, now = self._context.store, self._context.clock.now()
+        policy = store.publishing.of_board(board.id)
         here = range(start, min(start + PAGE, len(rows))) if at is None else at
         found = [(rows[n], rows.entries[n - 1] if n else None) for n in here]
         sides = [row.entry.side for row, _ in found]
@@ -257,6 +259,12 @@ class DrawnBoards:
                 lights=self._lights_of(board, [row.entry for row, _ in found]),
                 tracks={side: tracks[side] for side in sides if side in tracks},
                 moves=moves.of(sides) if moves.changed else None,
+                codes={
+                    row.entry.submission_id: f"/board/{board.name}/{gpu}/code/{row.entry.submission_id}"
+                    for row, _ in found
+                    if is_published(policy, board, row, now)
+                },
+                is_final=board.finalised_at is not None,
                 names_people=access.names_people(board.names) and not board.teams,
             ),
             "total": len(rows),
