@@ -67,7 +67,7 @@ def test_every_answer_has_no_score_and_the_reason(api: ServedApi, unranked: int)
     with browsing(api, "ada") as ada:
         page = ada.get(f"/s/{unranked}").text
         assert f"<strong>Not ranked</strong>: {WHY}." in page and "Score:" not in page
-        assert "succeeded, not ranked" in ada.get("/me").text
+        assert "not ranked" in ada.get("/me").text and "succeeded, not ranked" in ada.get("/me.csv").text
 
 
 def test_the_command_and_the_card_say_it(api: ServedApi, unranked: int, database_url: str, tmp_path: Path) -> None:

@@ -26,8 +26,10 @@ def set_limits(limits: Mapping[str, int], *, own_namespace: bool, gpu: bool, spa
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (value, value))
 
-    at_most(resource.RLIMIT_CORE, 0)
-    at_most(resource.RLIMIT_NOFILE, 1024)
+    at_most(resource.RLIMIT_CORE, 1)  # with 0 the kernel would still start a handler that it has been given for cores
+    # A judge that may have no more than 1,024 must be able to send some while a runner has all of its own on their way.
+    is_roomy = resource.getrlimit(resource.RLIMIT_NOFILE)[1] >= 4096
+    at_most(resource.RLIMIT_NOFILE, 1024 if is_roomy else 512)
     at_most(resource.RLIMIT_FSIZE, limits["file_bytes"])
     at_most(resource.RLIMIT_MEMLOCK, 64 << 20)
     with contextlib.suppress(ValueError, OSError):  # gVisor has none
