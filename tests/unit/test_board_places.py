@@ -113,6 +113,7 @@ def test_the_time_that_is_left_is_said_as_people_say_it() -> None:
     ):
         assert time_left(START + left, START) == words
     assert time_left(None, START) == ""
+    assert time_left(START + timedelta(days=26_696), START) == "", "nobody counts the days to that"
     assert [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 102, 111, 1234)] == (
         "1st 2nd 3rd 4th 11th 12th 13th 21st 102nd 111th 1,234th".split()
     )

@@ -7,11 +7,13 @@ from datetime import datetime, timedelta
 from kbslurm.domain.amounts import counted
 
 _SPANS = ((timedelta(days=1), "day"), (timedelta(hours=1), "hour"), (timedelta(minutes=1), "minute"))
+FAR = timedelta(days=400)
 
 
 def time_left(until: datetime | None, now: datetime) -> str:
-    """`3 days`, `1 day 4 hours`, `12 minutes`, `less than a minute`; empty if there is no end, or it has passed."""
-    if until is None or until <= now:
+    """`3 days`, `1 day 4 hours`, `12 minutes`, `less than a minute`; empty if there is no end, or it has passed,
+    or is so far off that nobody counts the days."""
+    if until is None or until <= now or until - now > FAR:
         return ""
     left = until - now
     for (size, name), below in zip(_SPANS, (*_SPANS[1:], None), strict=True):
