@@ -423,6 +423,26 @@ def test_a_runners_mounts_dont_tell_which_launch_it_is(tmp_path: Path) -> None:
     assert min(numbers) > 1_000_000, numbers
 
 
+CORES = """
+import resource
+
+print("CORES", *resource.getrlimit(resource.RLIMIT_CORE))
+
+
+def custom_kernel(data):
+    return sorted(data)
+"""
+
+
+def test_no_handler_is_started_for_a_submissions_cores(tmp_path: Path) -> None:
+    """With a limit of 0 the kernel starts the node's own all the same, as root; with 1 it doesn't, and writes none."""
+    if resource.getrlimit(resource.RLIMIT_CORE)[1] == 0:
+        pointless("this machine's own limit can't be raised to 1")
+    report = ground.judged(tmp_path, ground.manifest(CORES, mode="test")).told
+    assert report.verdict == "passed", report.reason
+    assert set(report.log.split("\n")) - {""} == {"CORES 1 1"}, report.log
+
+
 @needs(USER_NAMESPACES)
 def test_nobody_reserves_memory_past_the_end_of_a_link(tmp_path: Path) -> None:
     """Where /dev/shm is small, the judge's own next file would have no room: a run that is measured again, at will."""

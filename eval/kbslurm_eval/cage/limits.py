@@ -7,6 +7,8 @@ import os
 import resource
 from collections.abc import Mapping
 
+from kbslurm_eval.cage.kernel import forbid_cores
+
 GPU_DEVICES = ("nvidia", "kfd", "dri")
 # Whom the kernel ends when memory is short: with this any of a submission's processes, however small, before any other.
 # With half of it a baseline that is larger than half of the limit would go before them.
@@ -26,7 +28,7 @@ def set_limits(limits: Mapping[str, int], *, own_namespace: bool, gpu: bool, spa
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (value, value))
 
-    at_most(resource.RLIMIT_CORE, 1)  # with 0 the kernel would still start a handler that it has been given for cores
+    forbid_cores()
     # A judge that may have no more than 1,024 must be able to send some while a runner has all of its own on their way.
     is_roomy = resource.getrlimit(resource.RLIMIT_NOFILE)[1] >= 4096
     at_most(resource.RLIMIT_NOFILE, 1024 if is_roomy else 512)

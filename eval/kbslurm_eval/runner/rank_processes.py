@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import resource
 import signal
 import socket
 import struct
@@ -20,7 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kbslurm_eval.cage.kernel import IFF_UP, SIOCGIFFLAGS
+from kbslurm_eval.cage.kernel import IFF_UP, SIOCGIFFLAGS, forbid_cores
 from kbslurm_eval.shared.process_group import HOST, environment
 from kbslurm_eval.shared.runner_link import RunnerEnd, Status, rank_folder
 
@@ -65,7 +64,7 @@ def _started(rank: int, world: int, port: int, folder: str, serve: Callable[[str
 
 
 def _die_by(number: int) -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    forbid_cores()
     if number not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

@@ -18,9 +18,7 @@ from kbslurm_eval.shared.values import DEPTH_CAP, Unsendable
 
 ANY = Layout(tree=["x"], size=0)  # where there is no reference whose answer could have a layout
 FACTOR, LEAST_CAP = 8, 1 << 16  # how much larger than the reference's answer an output may be
-IN_PYTHON = (
-    24  # what a number takes at least where each is an object of its own, whatever its eight bytes are elsewhere
-)
+IN_PYTHON = 24  # bytes that a number takes at least where each is an object of its own
 TORCH_SIZES = {
     "bool": 1, "uint8": 1, "int8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1,
     "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "uint32": 4, "float32": 4, "int64": 8,
