@@ -19,6 +19,8 @@ from typing import Any, Literal
 
 import httpx
 
+from kbslurm.api.sessions import SESSION
+
 PATIENCE_S = 120.0
 WIDTHS = (390, 768, 1280, 1920)  # a phone, a tablet, a desk, a large screen
 Theme = Literal["light", "dark"]
@@ -42,6 +44,11 @@ class Chromium:
 
     def ask(self, script: str) -> Any:
         return self.call("POST", "/execute/sync", script=script, args=[])
+
+    def sign_in(self, session: str) -> None:
+        """Whose session this is, is at the browser from now on. It has to be at one of the service's pages."""
+        cookie = {"name": SESSION, "value": session, "path": "/", "httpOnly": True, "sameSite": "Lax"}
+        self.call("POST", "/cookie", cookie=cookie)
 
     def find(self, css: str) -> str:
         found = self.call("POST", "/element", using="css selector", value=css)

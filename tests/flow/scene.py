@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import psycopg
 
-from kbslurm.api.sessions import SESSION, SESSION_FOR
+from kbslurm.api.sessions import SESSION_FOR
 from kbslurm.flow.submit import accept
 from kbslurm.problems import loading
 from kbslurm_eval.shared import wire
@@ -83,8 +83,7 @@ class Scene:
         """The browser is theirs, or nobody's, from now on. It has to be at one of the service's pages."""
         chromium.call("DELETE", "/cookie")
         if by:
-            cookie = {"name": SESSION, "value": self.sessions[by], "path": "/", "httpOnly": True, "sameSite": "Lax"}
-            chromium.call("POST", "/cookie", cookie=cookie)
+            chromium.sign_in(self.sessions[by])
 
     @property
     def visits(self) -> Mapping[str, Sequence[Visit]]:

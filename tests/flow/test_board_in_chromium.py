@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from kbslurm.api.sessions import SESSION
 from tests import databases
 from tests.flow.chromium import THEMES, WIDTHS, Chromium, started, until
 from tests.flow.gallery import NAMES, judged, played
@@ -65,7 +64,7 @@ def chromium(shared: Chromium, api: ServedApi) -> Iterator[Chromium]:
 
 def signed_in(api: ServedApi, chromium: Chromium, name: str) -> None:
     session = api.store.tokens.issue(api.store.people.ensure(name).id, kind="web", now=api.now)
-    chromium.call("POST", "/cookie", cookie={"name": SESSION, "value": session, "path": "/", "httpOnly": True})
+    chromium.sign_in(session)
 
 
 def names(chromium: Chromium) -> list[str]:

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from kbslurm.api.pages.boards.board_views import BoardViews
-from kbslurm.api.sessions import SESSION
 from kbslurm.backends.local.backend import LocalBackend
 from kbslurm.config import shared_folders
 from kbslurm.daemon.loop import Daemon
@@ -78,8 +77,7 @@ def signed_in(api: ServedApi, chromium: Chromium, name: str, role: Role = "parti
     """This person's session is the browser's from now on."""
     person = api.store.people.add(name, role, now=api.now)
     session = api.store.tokens.issue(person.id, kind="web", now=api.now)
-    cookie = {"name": SESSION, "value": session, "path": "/", "httpOnly": True, "sameSite": "Lax"}
-    chromium.call("POST", "/cookie", cookie=cookie)
+    chromium.sign_in(session)
     return person
 
 
@@ -126,7 +124,7 @@ def hidden(chromium: Chromium) -> Iterator[None]:
 def test_a_private_page_is_not_shown_again_from_memory_after_a_ban(api: ServedApi, chromium: Chromium) -> None:
     number = record(api, "eve")
     session = api.store.tokens.issue(api.store.people.ensure("eve").id, kind="web", now=api.now)
-    chromium.call("POST", "/cookie", cookie={"name": SESSION, "value": session, "path": "/", "httpOnly": True})
+    chromium.sign_in(session)
     for path in ("/me", f"/s/{number}"):
         chromium.open(api.url + path)
         chromium.ask("window.isFromMemory = true")

@@ -7,7 +7,6 @@ from datetime import timedelta
 
 import pytest
 
-from kbslurm.api.sessions import SESSION
 from kbslurm.domain.access import Role
 from kbslurm.domain.run import SubmissionId
 from kbslurm.flow.queue import claim, free_slots
@@ -86,7 +85,7 @@ def signed_in(api: ServedApi, chromium: Chromium, name: str, role: Role = "parti
     chromium.open(f"{api.url}/static/icon.svg")
     chromium.call("DELETE", "/cookie")
     session = api.store.tokens.issue(api.store.people.ensure(name, role).id, kind="web", now=api.now)
-    chromium.call("POST", "/cookie", cookie={"name": SESSION, "value": session, "path": "/", "httpOnly": True})
+    chromium.sign_in(session)
 
 
 def paths_of(api: ServedApi) -> list[str]:

@@ -14,7 +14,6 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from kbslurm.api.sessions import SESSION
 from kbslurm.domain.run import OpenAttempt, SubmissionId
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
@@ -96,7 +95,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory, stage: Stage) -> Iterator
     with started(tmp_path_factory.mktemp("chromium")) as browser:
         browser.open(f"{stage.api.url}/static/icon.svg")
         session = stage.api.store.tokens.issue(stage.api.store.people.ensure(ME).id, kind="web", now=stage.api.now)
-        browser.call("POST", "/cookie", cookie={"name": SESSION, "value": session, "path": "/"})
+        browser.sign_in(session)
         browser.complaints()
         yield browser
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from kbslurm.api.sessions import SESSION
 from kbslurm.domain.run import SubmissionId
 from kbslurm.domain.source import bundled
 from kbslurm.flow.submit import accept
@@ -45,7 +44,7 @@ def chromium(shared: Chromium, api: ServedApi) -> Iterator[Chromium]:
     shared.open(f"{api.url}/static/icon.svg")
     shared.call("DELETE", "/cookie")
     session = api.store.tokens.issue(api.store.people.ensure("ada").id, kind="web", now=api.now)
-    shared.call("POST", "/cookie", cookie={"name": SESSION, "value": session, "path": "/", "httpOnly": True})
+    shared.sign_in(session)
     shared.view(1280)
     shared.complaints()
     yield shared
