@@ -4,6 +4,7 @@ with its judge."""
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import os
 import select
@@ -19,8 +20,11 @@ from pathlib import Path
 import pytest
 
 from kbslurm_eval.cage import core_warmer, judge_children, process_tree, processes
+from kbslurm_eval.cage.local_runners import LocalRunners
 from kbslurm_eval.judge import launch
+from kbslurm_eval.judge.heartbeat import Heartbeat
 from kbslurm_eval.judge.reference import Case, Prepared
+from kbslurm_eval.shared import values, wire
 from kbslurm_eval.shared.layouts import Layout
 from tests.adversarial import trial
 from tests.services import PYTHON, SYSTEM_PYTHON, needs, pointless
@@ -174,6 +178,39 @@ def test_it_ends_with_its_judge() -> None:
         process.kill()
         process.wait()
     until(lambda: processes.has_ended(pid), "it outlives its judge")
+
+
+def test_the_judge_is_not_on_a_runner_s_core_when_it_calls_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two runners take turns, and one of them changes its core after each answer: the judge that left it alone there is
+    on the core of the other, which is called next."""
+    mine = os.sched_getaffinity(0)
+    if len(mine) < 2:
+        pointless("this machine has one processor")
+    met: list[tuple[int | None, int | None]] = []
+    goes_on = launch.Launch._go_on
+
+    def noted(self: launch.Launch) -> None:
+        met.append((core_warmer.here(), self._core))
+        goes_on(self)
+
+    ground = LocalRunners(wire.Limits(), level=0)
+    called = None
+    try:
+        called = launch.Launch(ground, launch.Allowance(left_s=120, whole_s=120), Heartbeat(None))
+        monkeypatch.setattr(launch.Launch, "_go_on", noted)
+        for _ in range(20):
+            assert called._core is not None
+            os.sched_setaffinity(0, {called._core})
+            os.sched_setaffinity(0, mine)
+            called.round_trip(dataclasses.replace(PREPARED, packed=values.pack(())))
+    finally:
+        os.sched_setaffinity(0, mine)
+        if called is not None:
+            called.close()
+        ground.close()
+    there = [judge == runner for judge, runner in met]
+    assert len(there) >= 20
+    assert sum(there) <= len(there) // 4, met  # a busy machine may take it back at once
 
 
 class Scripted:

@@ -434,7 +434,7 @@ class DeviceLaunch(Launch):
         self._run_device.flush()  # the input is on the device by now, and the clock doesn't run yet
         device.synchronize()  # nothing of our own is left on it
         before_ns = time.perf_counter_ns()
-        self._warmer.turn(self._core)
+        self._leave_its_core()
         end.put(told.payload)
         # nothing of the runner's is awake before the clock runs: it could put work onto the device that waits there
         start_ns = time.perf_counter_ns()

@@ -193,7 +193,7 @@ class Launch:
         allowed_s = self._allowance.left(start=self.starts) if limit_s is None else limit_s
         before_ns = time.perf_counter_ns()
         slept_in_ns = 0
-        self._warmer.turn(self._core)
+        self._leave_its_core()
         if late:
             slept_in_ns = self._waking.counts(self._wake(allowed_s))
             start_ns = time.perf_counter_ns()
@@ -284,6 +284,11 @@ class Launch:
                 "violation", "a process of the submission kept running when it was stopped"
             ) from None
         self._core = self.runner.core()
+        self._leave_its_core()
+
+    def _leave_its_core(self) -> None:
+        """The core that the runner was last on is its own and stays awake. Done anew before each message: meanwhile the
+        judge may have made room for another runner, which chooses its core, and so be in the way of this one."""
         core_warmer.apart(self._core)
         self._warmer.turn(self._core)
 
@@ -488,7 +493,7 @@ class Launch:
         """Each of these in turn, up to the first that has no answer, in a runner that is stopped before and after."""
         replies: list[Reply] = []
         with self._theirs():
-            self._warmer.turn(self._core)
+            self._leave_its_core()
             self._go_on()
         for told in calls:
             with self._theirs():  # also what comes between two calls: a time limit holds for all of them together

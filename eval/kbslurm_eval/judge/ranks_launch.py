@@ -135,7 +135,7 @@ class RanksLaunch(Launch):
         slept_in_ns = 0
         if kind in (Kind.CALL, Kind.NULL):
             self._flush()
-        self._warmer.turn(self._core)
+        self._leave_its_core()
         if late:
             slept_in_ns = self._waking.counts(self._wake_all(allowed_s))
             start_ns = time.perf_counter_ns()
