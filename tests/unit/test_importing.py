@@ -47,6 +47,15 @@ def test_kernelbench_is_called_by_its_class_and_small_where_a_cpu_judges(tmp_pat
     assert other.for_gpu("cpu").benchmarks == ({"N": 128, "seed": 3},)
 
 
+def test_a_picture_keeps_its_size_on_a_cpu_and_longer_extents_do_not() -> None:
+    """A network that halves 224 five times and then pools 7 by 7 has nothing to pool otherwise."""
+    tree = ast.parse(
+        "batch_size = 10\nheight = 224\nwidth = 512\ndef get_inputs(): return make(batch_size, height, width)\n"
+        "def get_init_inputs(): return []\n"
+    )
+    assert kernelbench.small_sizes(tree) == {"batch_size": 2, "width": 64}
+
+
 @pytest.mark.parametrize(
     ("forward", "operation"),
     [

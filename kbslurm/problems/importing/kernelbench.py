@@ -18,6 +18,7 @@ BATCHES = ("batch_size", "batch", "B")
 SMALL_BATCH = 2
 EXTENTS = ("depth", "height", "width", "length", "D", "H", "W", "L")
 SMALL_EXTENT = 64
+PICTURE = 224  # what networks for pictures halve five times before they pool 7 by 7: less is too little for them
 SHRINK, LEAST = 16, 32
 OPERATIONS = {
     "matmul": ("matmul", "mm", "bmm"),
@@ -163,11 +164,15 @@ def small_sizes(tree: ast.Module) -> dict[str, int]:
             # a number that stands there twice may be the same size twice
             if _written(tree, constants[name]) > 1:
                 return {}
-            long = {one: SMALL_EXTENT for one in EXTENTS if one in of_inputs and constants[one] > SMALL_EXTENT}
+            long = {one: SMALL_EXTENT for one in EXTENTS if one in of_inputs and _is_long(constants[one])}
             return {name: min(constants[name], SMALL_BATCH), **long}
     return {
         name: max(LEAST, constants[name] // SHRINK) for name in sorted(of_inputs) if constants[name] >= LEAST * SHRINK
     }
+
+
+def _is_long(extent: int) -> bool:
+    return extent > SMALL_EXTENT and extent != PICTURE
 
 
 def _written(tree: ast.Module, number: int) -> int:
