@@ -107,6 +107,10 @@ def test_tritonbench_is_judged_by_the_calls_of_its_test_and_not_ranked(tmp_path:
     assert problem.modes == ("test", "benchmark")
     assert not {"operator_file.py", "calls.py", "reference.py"} & set(problem.runner_files)
     assert problem.templates["Python"].endswith("def shifted(x, by=1.0):\n    raise NotImplementedError\n")
+    # the file that its test takes the operator from is no longer there
+    assert "import math" in problem.files["calls.py"]
+    assert "import shifted" not in problem.files["calls.py"]
+    assert "import (" not in problem.files["calls.py"]
 
 
 def test_reference_kernels_become_directories_that_need_nothing_outside(tmp_path: Path) -> None:

@@ -71,10 +71,19 @@ def _made(root: Path, file: Path, origin: str) -> Files:
         "tritonbench_answers.py": part("tritonbench_answers.py"),
         "names.py": f"NAMES = {sorted(names)!r}\n",
         "operator_file.py": operator,
-        "calls.py": test,
+        "calls.py": _without_its_own(file.stem, test, theirs),
         "template.py": _template(ours, names),
         "submissions/accepted/operator.py": operator,
     }
+
+
+def _without_its_own(module: str, test: str, tree: ast.Module) -> str:
+    """The test without imports from its own file, which is gone: it finds the operator's functions anyway."""
+    lines = test.split("\n")
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.module == module and node.end_lineno is not None:
+            lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
+    return "\n".join(lines)
 
 
 def called_names(operator: ast.Module, test: ast.Module) -> set[str]:
