@@ -401,7 +401,9 @@ COMMANDS: Mapping[str, Command | Group] = {
         "Cluster files: init, check, render, list, show, schema.",
         {
             "init": Command("operator.site_init:site_init", "Write a first cluster file from what Slurm reports here."),
-            "check": Command("operator.site:check", "Check a cluster file and render a job for each of its GPU types."),
+            "check": Command(
+                "operator.site_check:check", "Check a cluster file, or all, and render a job for each GPU type."
+            ),
             "render": Command(
                 "operator.site_render:render",
                 "Print the job script that a GPU type's runs would have, with a comment on where each line comes from.",
@@ -409,7 +411,7 @@ COMMANDS: Mapping[str, Command | Group] = {
             "list": Command(
                 "operator.site:list_", "List the cluster files found here and which of them are in use.", lists="name"
             ),
-            "show": Command("operator.site:show_", "Show all settings of a cluster, including defaults."),
+            "show": Command("operator.site:show_", "Show all settings of a cluster, and where each comes from."),
             "schema": Command("operator.site:schema", "Print the JSON schema of a cluster file, for editors."),
         },
     ),
