@@ -191,7 +191,7 @@ def _keys_in(text: str) -> Where | None:
         told: Any = tomllib.loads(f"{text} = 0") if "\n" not in text else {}
     except tomllib.TOMLDecodeError:
         return None
-    where: list[str] = []
+    where: list[str | int] = []
     while isinstance(told, dict) and len(told) == 1:
         (key,) = told
         where.append(key)
