@@ -232,7 +232,7 @@ COMMANDS: Mapping[str, Command | Group] = {
         lists="id",
     ),
     "image": Group(
-        "Job images: build, pull, list, verify.",
+        "Job images: build, pull, push, list, verify.",
         {
             "build": Command(
                 "operator.image:build", "Build an image and pin its digest in the digests.lock next to it."
@@ -241,8 +241,11 @@ COMMANDS: Mapping[str, Command | Group] = {
                 "operator.image:pull",
                 "Pull an image from a registry and pin its digest in the digests.lock next to it.",
             ),
+            "push": Command(
+                "operator.image_push:push", "Copy images to a site, or to a registry, and verify their digests there."
+            ),
             "list": Command(
-                "operator.image:list_",
+                "operator.image_list:list_",
                 "List the recipes, and a folder's or site's images with their pins.",
                 lists="images/path",
             ),

@@ -175,8 +175,8 @@ def _without(heir: Family, base: Family, removed: object) -> tuple[dict[str, Any
         if where is None:
             heir.wrong(here, f"{text!r} isn't a key", 'Write it as in the base, like "gpus.A100" or "max_time".')
         table: Any = data
-        for key in where[:-1]:
-            table = table.get(key) if isinstance(table, dict) else None
+        for step in where[:-1]:
+            table = table.get(step) if isinstance(table, dict) else None
         if not isinstance(table, dict) or where[-1] not in table:
             known = [dotted(at) for at, _ in _walked(data, ())]
             said = nearest(text, known) if len(known) < 12 else (nearest(text, known).partition("Known here")[0])

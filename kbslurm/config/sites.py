@@ -41,6 +41,7 @@ from kbslurm.errors import Invalid, Misconfigured, NotFound
 T = TypeVar("T")
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _UNSAFE_PATH = re.compile(r"[:,\\@'\"`\s\0]")
 _GPU_FREQ = re.compile(r"(?:(V)(?:,memory=(V))?|memory=(V))".replace("V", r"low|medium|highm1|high|[1-9]\d{1,4}"))
 _VARIABLE = re.compile(r"\$\{?([A-Z_][A-Z0-9_]*)\}?")
@@ -376,6 +377,14 @@ class _SiteParser:
             )
         if gpu.image:
             self.path(gpu.image if gpu.image.startswith("/") else f"/{gpu.image}", (*where, "image"))
+        if gpu.image_tag and not gpu.image:
+            self.wrong((*where, "image_tag"), "there is no image whose version it could be", 'Add image = "cuda.sif".')
+        if gpu.image_tag and not _TAG.fullmatch(gpu.image_tag):
+            self.wrong(
+                (*where, "image_tag"),
+                f"{gpu.image_tag!r} isn't a valid tag",
+                "Use letters, digits, dot, dash, underscore.",
+            )
         if gpu.cpus < 1:
             self.wrong((*where, "cpus"), "a job needs a processor", "The judge and the runner need two.")
         self._check_charge(gpu, where)

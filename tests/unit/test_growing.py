@@ -34,8 +34,8 @@ def site(*partitions: str) -> Site:
             5,
             OPEN,
             (
-                "can't register with slurmd -Z, and nothing of ours needs that (MaxNodeCount=6, and 5 are there); to allow"
-                " it, in slurm.conf: SelectType=select/cons_tres; docs"
+                "can't register with slurmd -Z, and nothing of ours needs that (MaxNodeCount=6, and 5 are there);"
+                " to allow it, in slurm.conf: SelectType=select/cons_tres; docs"
             ),
         ),
         (
