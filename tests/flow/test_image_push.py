@@ -323,6 +323,31 @@ def test_a_place_without_rsync_or_room_or_a_folder_is_told_apart(desk: Desk, tmp
     assert code == 2 and "there is no rsync on this machine" in said.replace("'", ""), said
 
 
+def test_a_login_that_greets_is_told_apart_from_one_that_is_clean(desk: Desk, tmp_path: Path) -> None:
+    """What a shell says of its own accord is in the way of rsync, which says so; listing isn't disturbed."""
+    digest = desk.image(b"image" * 1000)
+    desk.site("east")
+    assert desk.push("east")[0] == 0
+    greets = 'ForceCommand echo Welcome to the cluster; eval "$SSH_ORIGINAL_COMMAND"'
+    with sshd.serving(tmp_path / "greets", more=greets) as login:
+        desk.site("east", submit=login.submit(), more=f'image_digest = "{digest}"')
+        assert desk.listed("--all", "--check") == {"east/cuda.sif": "pinned"}
+        desk.image(b"newer" * 1000)
+        desk.site("east", submit=login.submit())
+        code, said = desk.said("push", "east", "--from", str(desk.here))
+    assert code == 6 and "broke off: protocol version mismatch -- is your shell clean?" in said, said
+    assert pins.digest_of(desk.images("east") / "cuda.sif") == digest
+
+
+def test_a_directory_is_never_taken_for_a_place_to_put_an_image_in(desk: Desk) -> None:
+    desk.site("east")
+    desk.image(b"image" * 1000)
+    (desk.images("east") / "cuda.sif").mkdir(parents=True)
+    code, said = desk.said("push", "east", "--from", str(desk.here))
+    assert code == 6 and "cuda.sif is a directory, and a SIF can't take its place" in said, said
+    assert list((desk.images("east") / "cuda.sif").iterdir()) == []
+
+
 def test_a_lock_there_that_is_somebody_elses_is_left_alone(desk: Desk) -> None:
     desk.site("east")
     desk.image(b"image" * 1000)

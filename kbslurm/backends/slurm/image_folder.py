@@ -29,7 +29,7 @@ Tell = Callable[[int], None]
 LOOK_S = 60.0
 LEAST_RATE = 10e6  # bytes per second that a file system reads at least, when an image there is verified
 KEPT_DAYS = 7  # longer than a job that began before may run
-_MISSING, _DIFFERS, _FULL, _CLOSED = 66, 65, 74, 73
+_MISSING, _DIFFERS, _CLOSED, _NO_RSYNC, _A_FOLDER = 66, 65, 73, 72, 71
 _RSYNC = ("--append-verify", "--perms", "--chmod=F644", "--info=progress2")
 _TO_INSTALL = "Install rsync (3.1 or newer)"
 _PERCENT = re.compile(rb"(\d+)%")
@@ -45,6 +45,7 @@ exit 0
 _DIGEST = 'cd "$1" 2>/dev/null && [ -f "$2" ] || exit 66; sha256sum <"$2"'
 _PREPARE = r"""
 mkdir -p -- "$1" 2>/dev/null && [ -w "$1" ] || exit 73
+[ ! -d "$1/$3" ] || exit 71
 command -v rsync >/dev/null || { echo no rsync >&2; exit 72; }
 there=0
 [ ! -f "$1/$2" ] || there=$(stat -c %s "$1/$2")
@@ -52,8 +53,7 @@ free=$(df -Pk "$1" | awk 'NR == 2 { print $4 }')
 echo "$there $free"
 """
 _FINISH = r"""
-cd "$1" || exit 66
-[ -f "$2" ] || exit 66
+cd "$1" && [ -f "$2" ] || exit 66
 found=$(sha256sum <"$2") || exit 74
 if [ "${found%% *}" != "$4" ]; then rm -f -- "$2"; echo "${found%% *}"; exit 65; fi
 chmod a+r -- "$2" || exit 73
@@ -107,7 +107,9 @@ class ImageFolder:
         pins = _digests_in(lock)
         found = {}
         for line in listed.splitlines():
-            kind, size, changed, name = line.split("\t", 3)
+            if line.count("\t") != 3:
+                continue  # a login shell's greeting, or a name that no image has
+            kind, size, changed, name = line.split("\t")
             found[name] = Lying(
                 name=name,
                 bytes=int(size),
@@ -123,14 +125,14 @@ class ImageFolder:
         if answer.status == _MISSING:
             return None
         self._well(answer)
-        return f"sha256:{answer.out.split()[0]}"
+        return f"sha256:{self._last_line(answer).split()[0]}"
 
     def bring(self, image: Path, name: str, digest: str, tell: Tell) -> None:
         """Copy a SIF with this digest there under this name, whole and verified or not at all. `tell` gets per cent."""
         bare = digest.removeprefix("sha256:")
         part = f".{name}-{bare[:16]}.part"
         size = image.stat().st_size
-        self._prepare(part, size)
+        self._prepare(part, name, size)
         self._copy(image, part, tell)
         answer = self._sh(_FINISH, str(self.folder), part, name, bare, str(KEPT_DAYS), limit_s=_reading_s(size))
         if answer.status == _DIFFERS:
@@ -160,9 +162,15 @@ class ImageFolder:
         written = self._sh(_WRITE, str(self.folder), f".{LOCK}-{name}", LOCK, limit_s=LOOK_S, told=text)
         self._well(written)
 
-    def _prepare(self, part: str, size: int) -> None:
-        answer = self._sh(_PREPARE, str(self.folder), part, limit_s=LOOK_S)
-        if answer.status == 72:
+    def _prepare(self, part: str, name: str, size: int) -> None:
+        answer = self._sh(_PREPARE, str(self.folder), part, name, limit_s=LOOK_S)
+        if answer.status == _A_FOLDER:
+            raise BackendTrouble(
+                self.site.name,
+                f"{self.where}/{name} is a directory, and a SIF can't take its place",
+                hint="Give the image another name or an image_tag, or remove the directory when no job uses it.",
+            )
+        if answer.status == _NO_RSYNC:
             raise BackendTrouble(self.site.name, f"there is no rsync at {self._host}", hint=f"{_TO_INSTALL} there.")
         if answer.status == _CLOSED:
             raise BackendTrouble(
@@ -171,7 +179,7 @@ class ImageFolder:
                 hint="Create it for this account, or correct image_dir in the site's file.",
             )
         self._well(answer)
-        there, free_kib = (int(word) for word in answer.out.split())
+        there, free_kib = (int(word) for word in self._last_line(answer).split())
         if size - there > free_kib * 1024:
             raise BackendTrouble(
                 self.site.name,
@@ -227,6 +235,13 @@ class ImageFolder:
         words = ["sh", "-c", script, "sh", *arguments]
         argv = words if self._is_here else [*self._commands.ssh_argv(), shlex.join(words)]
         return self._commands.run_argv("sh", argv, limit_s=limit_s, told=told)
+
+    def _last_line(self, answer: Answer) -> str:
+        """What a script printed last: a login shell's greeting comes before."""
+        lines = answer.out.splitlines()
+        if not lines:
+            raise BackendTrouble(self.site.name, f"{self.where}: no answer", hint="Try it again.")
+        return lines[-1]
 
     def _well(self, answer: Answer) -> None:
         """BackendTrouble unless it did what it was asked for."""

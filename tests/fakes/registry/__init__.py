@@ -126,8 +126,8 @@ class Registry:
             return 201, {"Location": path.replace(f"uploads/{path.rpartition('/')[2]}", f"blobs/{told}")}
         if method == "PUT" and "/manifests/" in path:
             name, _, tag = path.removeprefix("/v2/").partition("/manifests/")
-            for told, kept in self.renamed.items():
-                body = body.replace(told.encode(), kept.encode())
+            for old, new in self.renamed.items():
+                body = body.replace(old.encode(), new.encode())
             for wanted in (tag, digest(body)):
                 self.manifests[name, wanted] = (kind, body)
             return 201, {"Docker-Content-Digest": digest(body)}
