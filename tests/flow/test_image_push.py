@@ -20,6 +20,7 @@ import pytest
 from kbslurm.images import pins
 from kbslurm.images.pins import Pin
 from tests import sshd
+from tests.command_line import CommandLine, Said
 from tests.services import RSYNC, SSHD, need
 from tests.sshd import Sshd
 
@@ -58,7 +59,7 @@ class Desk:
 
     folder: Path
     login: Sshd
-    env: dict[str, str] = field(default_factory=lambda: dict(os.environ))
+    env: dict[str, str] = field(default_factory=dict)
 
     @property
     def here(self) -> Path:
@@ -93,15 +94,18 @@ class Desk:
 
     def said(self, *words: str) -> tuple[int, str]:
         """Exit code and text, without a traceback."""
-        done = subprocess.run(self.argv(*words), capture_output=True, text=True, env=self.env, check=False)
-        assert "Traceback" not in done.stderr, done.stderr
-        return done.returncode, " ".join((done.stdout + done.stderr).split())
+        done = self._typed(*words)
+        return done.code, " ".join((done.out + done.err).split())
 
     def told(self, *words: str) -> tuple[int, dict[str, Any]]:
-        done = subprocess.run(self.argv(*words, "--json"), capture_output=True, text=True, env=self.env, check=False)
-        assert "Traceback" not in done.stderr, done.stderr
-        found: dict[str, Any] = json.loads(done.stdout)
-        return done.returncode, found
+        done = self._typed(*words, "--json")
+        found: dict[str, Any] = done.json()
+        return done.code, found
+
+    def _typed(self, *words: str) -> Said:
+        done = CommandLine(cwd=self.folder, env=self.env)(*self.argv(*words)[3:])
+        assert "Traceback" not in done.err, done.err
+        return done
 
     def push(self, *words: str) -> tuple[int, dict[str, Any]]:
         return self.told("push", *words, "--from", str(self.here))
@@ -186,7 +190,6 @@ def test_a_copy_that_broke_off_goes_on_where_it_stopped(desk: Desk) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=desk.env,
     ) as child:
         while child.poll() is None and not (part.exists() and part.stat().st_size > 8 * MEBIBYTE):
             time.sleep(0.001)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from hypothesis import strategies as st
 
 from kbslurm.config import shared_folders, site_families, sites
 from kbslurm.errors import Misconfigured, NotFound
+from tests.command_line import CommandLine
 
 BASE = """\
 abstract = true
@@ -222,14 +221,9 @@ class TestCommands:
     def said(self, folder: Path, *words: str) -> tuple[int, str, str]:
         """The exit code, and what it says on either way out."""
         (folder / "kbslurm.toml").write_text(f'[sites]\ndir = "{folder}/sites"\n')
-        done = subprocess.run(
-            [sys.executable, "-m", "kbslurm", "--config", str(folder / "kbslurm.toml"), *words],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return done.returncode, done.stdout, done.stderr
+        done = CommandLine(cwd=folder)("--config", str(folder / "kbslurm.toml"), *words)
+        assert "Traceback" not in done.err, done.err
+        return done.code, done.out, done.err
 
     @pytest.fixture
     def folder(self, tmp_path: Path) -> Path:
