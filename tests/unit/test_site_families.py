@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,17 @@ def test_editors_know_families(tmp_path: Path) -> None:
         assert faults(whole.replace(needed, "")), needed
     assert faults('name = "x"\n[paths]\nshared_root = "/a"\n[gpus]\n'), "a site needs a GPU type"
     assert faults(whole + '[gpus.A100.warm]\nlife = "1h"\n') and not faults(HEIR + '[gpus.A100.warm]\nlife = "1h"\n')
+
+
+def test_the_guides_own_example_is_a_family(tmp_path: Path) -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "site-admin.md").read_text()
+    blocks = re.findall(r"`site-configs/([a-z-]+\.toml)`:\n\n```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert [name for name, _ in blocks] == ["region-base.toml", "us-east.toml"]
+    for name, block in blocks:
+        (tmp_path / name).write_text(block)
+    site = sites.load(tmp_path / "us-east.toml")
+    assert (sorted(site.gpus), site.gpus["H100"].count, site.gpus["H100"].account) == (["H100"], 2, "contest")
+    assert (site.gpus["H100"].cpus, site.max_time_s) == (8, 43_200.0)
 
 
 class TestCommands:
