@@ -112,6 +112,13 @@ DASH = _packaged("dash", "a strict POSIX shell reads the job scripts", "dash")
 SHELLCHECK = _packaged("shellcheck", "reads every shell script", "shellcheck")
 ZSH = _packaged("zsh", "completes what somebody types", "zsh")
 FISH = _packaged("fish", "completes what somebody types", "fish")
+RSYNC = _packaged("rsync", "copies images to a site", "rsync")
+SSHD = Service(
+    name="sshd",
+    why="a site's login node, on loopback",
+    there=lambda: shutil.which("ssh") is not None and Path("/usr/sbin/sshd").exists(),
+    packages=("openssh-client", "openssh-server"),
+)
 GXX = _packaged("g++", "compiles C++ submissions and the stand-in for a GPU's driver", "g++")
 CHROMIUM = _packaged(
     "Chromium",
@@ -176,7 +183,7 @@ GVISOR: Service = Service(
     here=lambda: _built_by_root(GVISOR, "gvisor"),
 )
 OF_MAKE_TEST = (
-    *(GIT, MAKE, PYTHON, DASH, SHELLCHECK, ZSH, FISH, GXX, NVCC, CHROMIUM),
+    *(GIT, MAKE, PYTHON, DASH, SHELLCHECK, ZSH, FISH, GXX, RSYNC, SSHD, NVCC, CHROMIUM),
     *(POSTGRES, USER_NAMESPACES, LANDLOCK, ROOT, MEMORY_GROUPS, CLUSTER, GVISOR),
 )
 

@@ -58,8 +58,8 @@ def _images(config: Config, gpu: str) -> list[dict[str, Any]]:
         for site in wiring.sites(config):
             kind = next((one for name, one in site.gpus.items() if name.lower() == gpu.lower()), None)
             if kind is not None and kind.image:
-                name = Path(kind.image).name
-                found.append(_image(site.name, name, kind.image_digest or None, _packages(Path(name).stem)))
+                packages = _packages(Path(kind.image).stem)
+                found.append(_image(site.name, Path(kind.image_file).name, kind.image_digest or None, packages))
     except KbslurmError:  # a site's file that can't be read: its operator is told elsewhere
         return found
     if any(name.lower() == gpu.lower() for name in config.modal.gpus):

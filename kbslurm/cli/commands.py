@@ -232,7 +232,7 @@ COMMANDS: Mapping[str, Command | Group] = {
         lists="id",
     ),
     "image": Group(
-        "Job images: build, pull, list, verify.",
+        "Job images: build, pull, push, list, verify.",
         {
             "build": Command(
                 "operator.image:build", "Build an image and pin its digest in the digests.lock next to it."
@@ -241,8 +241,11 @@ COMMANDS: Mapping[str, Command | Group] = {
                 "operator.image:pull",
                 "Pull an image from a registry and pin its digest in the digests.lock next to it.",
             ),
+            "push": Command(
+                "operator.image_push:push", "Copy images to a site, or to a registry, and verify their digests there."
+            ),
             "list": Command(
-                "operator.image:list_",
+                "operator.image_list:list_",
                 "List the recipes, and a folder's or site's images with their pins.",
                 lists="images/path",
             ),
@@ -401,7 +404,9 @@ COMMANDS: Mapping[str, Command | Group] = {
         "Cluster files: init, check, render, list, show, schema.",
         {
             "init": Command("operator.site_init:site_init", "Write a first cluster file from what Slurm reports here."),
-            "check": Command("operator.site:check", "Check a cluster file and render a job for each of its GPU types."),
+            "check": Command(
+                "operator.site_check:check", "Check a cluster file, or all, and render a job for each GPU type."
+            ),
             "render": Command(
                 "operator.site_render:render",
                 "Print the job script that a GPU type's runs would have, with a comment on where each line comes from.",
@@ -409,7 +414,7 @@ COMMANDS: Mapping[str, Command | Group] = {
             "list": Command(
                 "operator.site:list_", "List the cluster files found here and which of them are in use.", lists="name"
             ),
-            "show": Command("operator.site:show_", "Show all settings of a cluster, including defaults."),
+            "show": Command("operator.site:show_", "Show all settings of a cluster, and where each comes from."),
             "schema": Command("operator.site:schema", "Print the JSON schema of a cluster file, for editors."),
         },
     ),

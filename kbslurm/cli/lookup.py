@@ -41,13 +41,19 @@ def site_named(name: str) -> Site:
     """The site with this name, among the configured ones and the files found here, or the site in this file."""
     from kbslurm.config import sites
 
+    return sites.load(site_file(name))
+
+
+def site_file(name: str) -> Path:
+    """The file of that site."""
+    from kbslurm.config import sites
+
     if name.endswith(".toml") or "/" in name:
-        return sites.load(Path(name))
-    config = configuration()
-    for used in config.sites.use:
-        if used.endswith(".toml") and Path(used).is_file() and (found := sites.load(Path(used))).name == name:
-            return found
-    return sites.load_all(sites_folder(), [name])[0]
+        return Path(name)
+    for used in configuration().sites.use:
+        if used.endswith(".toml") and Path(used).is_file() and sites.load(Path(used)).name == name:
+            return Path(used)
+    return sites.file_of(sites_folder(), name)
 
 
 def sites_folder() -> Path:

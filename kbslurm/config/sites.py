@@ -3,6 +3,8 @@
 A key is named like the field of `domain.site` that it fills; amounts drop the field's unit suffix and may carry a unit
 themselves: `max_time = "2h"` fills `max_time_s`, `memory = "16G"` fills `memory_mb`. A plain number means seconds or
 MiB.
+
+A file may extend another: site_families reads them as one table.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ import dataclasses
 import difflib
 import math
 import re
-import tomllib
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
+from kbslurm.config import site_families
+from kbslurm.config.site_families import Family
 from kbslurm.domain.amounts import counted, span
 from kbslurm.domain.keepers import (
     CLOCKS_S,
@@ -38,6 +41,7 @@ from kbslurm.errors import Invalid, Misconfigured, NotFound
 T = TypeVar("T")
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _UNSAFE_PATH = re.compile(r"[:,\\@'\"`\s\0]")
 _GPU_FREQ = re.compile(r"(?:(V)(?:,memory=(V))?|memory=(V))".replace("V", r"low|medium|highm1|high|[1-9]\d{1,4}"))
 _VARIABLE = re.compile(r"\$\{?([A-Z_][A-Z0-9_]*)\}?")
@@ -47,45 +51,67 @@ _SUFFIXES = {"_s": "", "_mb": ""}
 
 
 def load(path: Path) -> Site:
-    """The site in this file, or Misconfigured."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Misconfigured(
-            f"can't be read: {error}", file=path, fix="Give a TOML file; see docs/site-admin.md."
-        ) from None
-    try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        found = re.search(r"at line (\d+)", str(error))
-        raise Misconfigured(
-            f"not valid TOML: {error}", file=path, line=int(found[1]) if found else None, fix="Fix it on that line."
-        ) from None
-    return _SiteParser(file=path, lines=_lines_of(text)).site(raw)
+    """The site in this file, with what it inherits, or Misconfigured."""
+    return read(path)[0]
+
+
+def read(path: Path) -> tuple[Site, Family]:
+    """The site, and the files that it is made of."""
+    family = site_families.read(path)
+    if family.abstract:
+        named = ", ".join(site_families.heirs(path))
+        family.wrong(
+            ("abstract",),
+            "this file is a base for other sites, not a site",
+            f"Name one that extends it: {named}." if named else f'Write a file with extends = "{path.stem}".',
+        )
+    return _SiteParser(family=family).site(dict(family.data)), family
 
 
 def load_all(folder: Path, names: Sequence[str]) -> tuple[Site, ...]:
     """The named sites of a folder. A name that ends in .toml is a path."""
-    known = sorted(path.stem for path in folder.glob("*.toml"))
-    found = []
-    for name in names:
-        path = Path(name) if name.endswith(".toml") else folder / f"{name}.toml"
-        if not path.is_file():
-            near = difflib.get_close_matches(name, known, n=1)
-            raise NotFound("site", name, known=known, hint=f"Did you mean {near[0]}?" if near else None)
-        found.append(load(path))
+    found = [load(file_of(folder, name)) for name in names]
     twins = {site.name for site in found if sum(other.name == site.name for other in found) > 1}
     if twins:
         raise Misconfigured(f"two sites are named {min(twins)}", file=folder, fix="Give each site its own `name`.")
     return tuple(found)
 
 
+def files_in(folder: Path) -> list[Path]:
+    """The files of sites in a folder, without those that are only a base for others."""
+    return [file for file in sorted(folder.glob("*.toml")) if not site_families.is_base(file)]
+
+
+def file_of(folder: Path, name: str) -> Path:
+    """The file of the site with this name in a folder, or NotFound with those that are there."""
+    path = Path(name) if name.endswith(".toml") else folder / f"{name}.toml"
+    if not path.is_file():
+        known = [file.stem for file in files_in(folder)]
+        near = difflib.get_close_matches(name, known, n=1)
+        raise NotFound("site", name, known=known, hint=f"Did you mean {near[0]}?" if near else None)
+    return path
+
+
 def schema() -> dict[str, Any]:
     """The JSON schema of a site's file, made from the same fields that `load` reads."""
+    described = _schema_of(Site)
+    described["properties"] |= {
+        "abstract": {"type": "boolean"},
+        "extends": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]*$"},
+        "remove": {"type": "array", "items": {"type": "string"}},
+    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "kbslurm site",
-        **_schema_of(Site),
+        **described,
+        # A file that extends another has what it needs from there, and a base leaves it to those that extend it.
+        "if": {
+            "anyOf": [
+                {"required": ["extends"]},
+                {"required": ["abstract"], "properties": {"abstract": {"const": True}}},
+            ]
+        },
+        "else": _needs_of(Site),
     }
 
 
@@ -94,8 +120,7 @@ def schema() -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class _SiteParser:
-    file: Path
-    lines: Mapping[tuple[str, ...], int]
+    family: Family
 
     def site(self, raw: dict[str, Any]) -> Site:
         site = self.table(Site, raw, ())
@@ -103,13 +128,12 @@ class _SiteParser:
         return site
 
     def wrong(self, where: tuple[str, ...], message: str, fix: str) -> NoReturn:
-        line = next((self.lines[where[:n]] for n in range(len(where), 0, -1) if where[:n] in self.lines), None)
-        raise Misconfigured(message, file=self.file, line=line, key=".".join(where) or None, fix=fix)
+        self.family.wrong(where, message, fix)
 
     def table(self, kind: type[T], raw: Any, where: tuple[str, ...], **given: Any) -> T:
         if not isinstance(raw, dict):
             self.wrong(where, "must be a table", f"Write [{'.'.join(where)}] above its keys.")
-        fields = {_key_of(f.name): f for f in dataclasses.fields(kind) if f.name not in given}  # type: ignore[arg-type]
+        fields = {key_of(f.name): f for f in dataclasses.fields(kind) if f.name not in given}  # type: ignore[arg-type]
         hints = typing.get_type_hints(kind)
         for key in raw:
             if key not in fields:
@@ -353,6 +377,14 @@ class _SiteParser:
             )
         if gpu.image:
             self.path(gpu.image if gpu.image.startswith("/") else f"/{gpu.image}", (*where, "image"))
+        if gpu.image_tag and not gpu.image:
+            self.wrong((*where, "image_tag"), "there is no image whose version it could be", 'Add image = "cuda.sif".')
+        if gpu.image_tag and not _TAG.fullmatch(gpu.image_tag):
+            self.wrong(
+                (*where, "image_tag"),
+                f"{gpu.image_tag!r} isn't a valid tag",
+                "Use letters, digits, dot, dash, underscore.",
+            )
         if gpu.cpus < 1:
             self.wrong((*where, "cpus"), "a job needs a processor", "The judge and the runner need two.")
         self._check_charge(gpu, where)
@@ -456,30 +488,12 @@ _SCRIPTS = frozenset(
 _OURS = ("--job-name", "--output", "--error", "--time", "--requeue", "--no-requeue", "--export", "--array", "--wrap")
 
 
-def _key_of(field: str) -> str:
+def key_of(field: str) -> str:
+    """A field's key in the file: without its unit."""
     for suffix in _SUFFIXES:
         if field.endswith(suffix):
             return field.removesuffix(suffix)
     return field
-
-
-def _lines_of(text: str) -> dict[tuple[str, ...], int]:
-    """The line of each table and key. Good enough for plain TOML: keys below their header, one per line."""
-    found: dict[tuple[str, ...], int] = {}
-    table: tuple[str, ...] = ()
-    for number, line in enumerate(text.splitlines(), 1):
-        if header := re.match(r"\s*\[\[?([^\]]+)\]\]?\s*(#.*)?$", line):
-            table = _parts(header[1])
-            found.setdefault(table, number)
-        elif key := re.match(
-            r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"))*)\s*=""", line
-        ):
-            found.setdefault((*table, *_parts(key[1])), number)
-    return found
-
-
-def _parts(dotted: str) -> tuple[str, ...]:
-    return tuple(part.strip().strip("\"'") for part in re.findall(r"""\s*(?:"[^"]*"|'[^']*'|[^."']+)\s*""", dotted))
 
 
 # -------------------------------------------------------------------------------------------------------------- schema
@@ -488,15 +502,31 @@ def _parts(dotted: str) -> tuple[str, ...]:
 def _schema_of(kind: type[Any], without: frozenset[str] = frozenset()) -> dict[str, Any]:
     hints = typing.get_type_hints(kind)
     fields = [f for f in dataclasses.fields(kind) if f.name not in without]
-    required = [
-        _key_of(f.name) for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
-    ]
-    described: dict[str, Any] = {
+    return {
         "type": "object",
         "additionalProperties": False,
-        "properties": {_key_of(f.name): _schema_value(f.name, hints[f.name]) for f in fields},
+        "properties": {key_of(f.name): _schema_value(f.name, hints[f.name]) for f in fields},
     }
-    return described | ({"required": required} if required else {})
+
+
+def _needs_of(kind: type[Any], without: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """What a table can't do without, and those below it, as a schema."""
+    hints = typing.get_type_hints(kind)
+    fields = [f for f in dataclasses.fields(kind) if f.name not in without]
+    required = [
+        key_of(f.name) for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+    ]
+    below: dict[str, Any] = {}
+    for field in fields:
+        hint = hints[field.name]
+        if hint == Mapping[str, GpuType]:
+            each = _needs_of(GpuType, without=frozenset({"name"}))
+            below[key_of(field.name)] = {"minProperties": 1, "additionalProperties": each}
+            continue
+        named = next((h for h in typing.get_args(hint) if h is not type(None)), hint)
+        if dataclasses.is_dataclass(named) and (needs := _needs_of(typing.cast("type[Any]", named))):
+            below[key_of(field.name)] = needs
+    return {**({"required": required} if required else {}), **({"properties": below} if below else {})}
 
 
 def _schema_value(name: str, hint: Any) -> dict[str, Any]:
@@ -510,7 +540,6 @@ def _schema_value(name: str, hint: Any) -> dict[str, Any]:
     if hint == Mapping[str, GpuType]:
         return {
             "type": "object",
-            "minProperties": 1,
             "additionalProperties": _schema_of(GpuType, without=frozenset({"name"})),
         }
     if origin is not None and issubclass(origin, Mapping):

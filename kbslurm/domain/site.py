@@ -36,6 +36,9 @@ class GpuType:
     `account` may contain PERSON_ACCOUNT: then each person's own account pays. `min_time_s`: what a job requests at
     least, unless it only tests. `licenses` and `nice` are what sbatch's options of these names take.
 
+    `image_tag`: which version of the image, part of its file's name: `cuda.sif` with the tag 2026-11 is
+    `cuda-2026-11.sif`, so that a new version never takes the name of one that jobs may have open.
+
     `gpu_freq`: what sbatch's --gpu-freq takes, so that Slurm sets the device's clocks for the job.
 
     `whole`: the device belongs to one job; false for MIG slices and shared devices, where others disturb timings.
@@ -64,6 +67,7 @@ class GpuType:
     max_time_s: float | None = None
     min_time_s: float | None = None
     image: str = ""
+    image_tag: str = ""
     image_digest: str = ""
     count: int = 0
     max_open: int | None = None
@@ -76,6 +80,14 @@ class GpuType:
     def charges_people(self) -> bool:
         """Whether each person's own account pays for their runs."""
         return PERSON_ACCOUNT in self.account
+
+    @property
+    def image_file(self) -> str:
+        """The image with its tag: a name below the site's folder of images, or a path."""
+        if not self.image_tag:
+            return self.image
+        path = PurePosixPath(self.image)
+        return str(path.with_name(f"{path.stem}-{self.image_tag}{path.suffix}"))
 
     @property
     def slots(self) -> int:
@@ -205,8 +217,8 @@ class Site:
     def image_of(self, gpu: GpuType) -> str:
         """The image that a job for this GPU starts, as a path on the compute node; empty without containers."""
         if not gpu.image or gpu.image.startswith("/"):
-            return gpu.image
-        return str((self.paths.image_dir or self.paths.shared_root / "images") / gpu.image)
+            return gpu.image_file
+        return str((self.paths.image_dir or self.paths.shared_root / "images") / gpu.image_file)
 
 
 @dataclass(frozen=True, kw_only=True)

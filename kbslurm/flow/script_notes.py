@@ -74,7 +74,7 @@ def _notes(site: Site, gpu: GpuType) -> Iterator[tuple[re.Pattern[str], str]]:
     for option in gpu.options:
         yield re.compile(rf"^#SBATCH '?{re.escape(option)}'?$"), f"{kind} options"
     yield re.compile(r"^EVAL="), "the harness, staged under a digest of its files"
-    yield re.compile(r"^IMAGE="), f"{kind} image"
+    yield re.compile(r"^IMAGE="), f"{kind} image and image_tag"
     yield re.compile(r"^export http_proxy="), "proxy"
     yield re.compile(r"^module load"), "modules"
     for name in site.exports:

@@ -27,6 +27,9 @@ from kbslurm.images.recipes import PINNED_DIGEST, Recipe
 
 BUILD_S = 3600.0
 LOOK_S = 120.0
+PUSHED = re.compile(
+    r"oras://[A-Za-z0-9][A-Za-z0-9.-]*(:\d{1,5})?(/[a-z0-9][a-z0-9._-]*)+:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
+)
 PULLED = ("docker://", "oras://", "library://", "https://")
 
 
@@ -103,6 +106,27 @@ def pull(source: str, image: Path, maker: Maker, *, now: datetime, unpinned: boo
         )
     digest = _made({"action": "pull", "source": source}, image, maker, maker.options)
     return _pinned(image, maker, digest, source=source, now=now)
+
+
+def push(image: Path, address: str, maker: Maker) -> str:
+    """Push a SIF to a registry, `oras://HOST/NAME:TAG`, and pull it from there again: returns its digest, which is the
+    same here and there."""
+    if not PUSHED.fullmatch(address):
+        raise Invalid(f"{address!r} isn't an address to push to", hint="Write it like oras://HOST/NAME:TAG.")
+    digest = digest_of(image)
+    words = [maker.executable, "push", "--allow-unsigned", *maker.options, str(image), address]
+    answer = answer_of(words, maker, maker.timeout_s)
+    if answer.returncode:
+        raise BackendTrouble("image", f"{image.name} couldn't be pushed to {address}: {reason_in(answer.stderr)}")
+    with tempfile.TemporaryDirectory(prefix=f".{image.name}-", dir=image.parent) as place:
+        there = Path(place) / image.name
+        # Past the cache here, which would know the image by the digest that the registry says it has
+        found = _made({"action": "pull", "source": address}, there, maker, (*maker.options, "--disable-cache"))
+    if found != digest:
+        raise BackendTrouble(
+            "image", f"{address} gives {found}, but {digest} was pushed", hint="Push it again, under another tag."
+        )
+    return digest
 
 
 def _made(order: Mapping[str, Any], image: Path, maker: Maker, options: Sequence[str]) -> str:

@@ -148,7 +148,7 @@ def test_the_editor_and_the_container_know_what_the_project_wants() -> None:
     needed = set(re.search(r"PACKAGES=\(([^)]+)\)", (ROOT / ".ci/run").read_text())[1].split())  # type: ignore[index]
     installed = set(container["onCreateCommand"].rpartition("--no-install-recommends ")[2].split())
     # What only root's cluster needs isn't for a workstation
-    assert needed - installed == {"iproute2", "mmdebstrap", "openssh-server", "util-linux"}
+    assert needed - installed == {"iproute2", "mmdebstrap", "util-linux"}
 
 
 class TestDocsSite:

@@ -32,6 +32,9 @@ NODES = (
     Node(name="a2", gpu="a100", gpus=3),
     Node(name="m1", gpu="1g.10gb", gpus=2),
 )
+# Not in slurm.conf: `slurmd -Z` registers it while the cluster runs, at the usual port, as no other can be chosen then.
+GROWN = Node(name="d1", gpu="h100", gpus=3)
+MOST_NODES = 16
 FIRST_PORT = 17001
 
 
@@ -55,7 +58,12 @@ class Options:
 
 def devices() -> list[str]:
     """Every fake GPU's device file, once."""
-    return sorted({path for node in NODES for path in node.devices()})
+    return sorted({path for node in (*NODES, GROWN) for path in node.devices()})
+
+
+def grown_conf() -> str:
+    """What slurmd says of the grown node when it registers, in the words of slurm.conf."""
+    return f"CPUs=12 RealMemory=16000 Gres=gpu:{GROWN.gpu}:{GROWN.gpus} Feature={GROWN.gpu}"
 
 
 JWT_KEY = "/etc/slurm/jwt_hs256.key"
@@ -106,6 +114,7 @@ BatchStartTimeout=10
 SlurmdParameters=config_overrides
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
+MaxNodeCount={MOST_NODES}
 DefMemPerCPU=500
 GresTypes=gpu
 SchedulerType=sched/backfill
@@ -117,8 +126,9 @@ JobAcctGatherFrequency=task=1
 {"" if options.cgroups else "JobAcctGatherParams=OverMemoryKill"}
 {PRIVATE_TMP if options.private_tmp else ""}
 {accounting}{nodes}\
+NodeSet=h100s Feature=h100
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=10 PriorityTier=10 PreemptMode=OFF State=UP
-PartitionName=gpu-h100 Nodes=h[1-2] MaxTime=INFINITE DefaultTime=10 PriorityTier=10 PreemptMode=OFF State=UP
+PartitionName=gpu-h100 Nodes=h100s MaxTime=INFINITE DefaultTime=10 PriorityTier=10 PreemptMode=OFF State=UP
 PartitionName=gpu-a100 Nodes=a[1-2] MaxTime=INFINITE DefaultTime=10 PriorityTier=10 PreemptMode=OFF State=UP
 PartitionName=mig Nodes=m1 MaxTime=INFINITE DefaultTime=10 PriorityTier=10 PreemptMode=OFF State=UP
 PartitionName=low Nodes=ALL MaxTime=INFINITE DefaultTime=10 PriorityTier=1 PreemptMode=CANCEL GraceTime=0 State=UP
@@ -156,7 +166,7 @@ def gres_conf() -> str:
     """gres.conf: which device files are whose."""
     return "".join(
         f"NodeName={node.name} Name=gpu Type={node.gpu} File=/dev/kbgpu-{node.gpu}-[0-{node.gpus - 1}]\n"
-        for node in NODES
+        for node in (*NODES, GROWN)
     )
 
 
@@ -219,7 +229,7 @@ Subsystem sftp internal-sftp
 
 def site(options: Options) -> dict[str, str]:
     """Every configuration file of the cluster, by its path in the tree."""
-    names = " ".join(node.name for node in NODES)
+    names = " ".join(node.name for node in (*NODES, GROWN))
     return {
         "/etc/hostname": f"{HOST}\n",
         "/etc/hosts": f"127.0.0.1 localhost {HOST} {names}\n::1 localhost\n",

@@ -456,6 +456,12 @@ def daemons() -> dict[str, Daemon]:
     return table
 
 
+def grown() -> dict[str, Daemon]:
+    """The node that registers itself: no part of the cluster until somebody starts it."""
+    node = conf_slurm.GROWN.name
+    return {f"slurmd:{node}": Daemon(argv=("slurmd", "-D", "-Z", "-N", node, "--conf", conf_slurm.grown_conf()))}
+
+
 def _has_accounting() -> bool:
     return "slurmdbd" in Path("/etc/slurm/slurm.conf").read_text()
 
@@ -503,7 +509,7 @@ def spawn(name: str) -> None:
     """Start a daemon; it belongs to process 1 at once."""
     if _pid_of(name) is not None:
         return
-    one = daemons()[name]
+    one = (daemons() | grown())[name]
     account = pwd.getpwnam(one.user)
     env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": "/"}
     PIDS.mkdir(exist_ok=True)
@@ -670,7 +676,7 @@ def control(action: str, name: str, timeout_s: float) -> int:
         control("kill", f"slurmd:{node}", timeout_s)
         power.cut(node)
         return 0
-    if name not in daemons():
+    if name not in daemons() | grown():
         raise NotUp(f"There is no daemon {name}: {', '.join(daemons())}, node:NODE.")
     if action == "restart":
         control("stop", name, timeout_s)
@@ -699,7 +705,7 @@ def control(action: str, name: str, timeout_s: float) -> int:
 
 def inside_status() -> dict[str, Any]:
     """What runs, from within."""
-    return {"daemons": {name: _pid_of(name) for name in daemons()}, "nodes": node_states()}
+    return {"daemons": {name: _pid_of(name) for name in daemons() | grown()}, "nodes": node_states()}
 
 
 # ------------------------------------------------------------------------------------------------------------ commands

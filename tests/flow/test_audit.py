@@ -85,7 +85,7 @@ UNAUDITED_COMMANDS = {
     "warm start": "in test_warm", "warm drain": "in test_warm",
     **dict.fromkeys(("up", "tick", "api", "demo", "bot run", "db upgrade", "db downgrade"), "runs or prepares it"),
     **dict.fromkeys(
-        ("image build", "image pull", "site init", "github install", "modal deploy", "problem import"),
+        ("image build", "image pull", "image push", "site init", "github install", "modal deploy", "problem import"),
         "files and accounts",
     ),
     **dict.fromkeys(

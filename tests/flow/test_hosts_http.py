@@ -30,7 +30,8 @@ ONE_FILE = shared_folders.path("examples") / "one_file" / "running_sum.py"
 # Commands about this machine: its files and processes, or the service that runs here.
 HERE = {
     *("api", "bot check", "bot run", "config show", "config schema", "db upgrade", "db check", "db downgrade", "demo"),
-    *("doctor", "github check", "github install", "image build", "image pull", "image list", "image verify"),
+    *("doctor", "github check", "github install", "image build", "image pull", "image push", "image list"),
+    "image verify",
     *("modal check", "modal deploy", "problem import", "problem verify", "site init", "site check", "site list"),
     *("site render", "site schema", "site show", "try", "tick", "up"),
     *("archive verify", "context list", "context use", "context show", "context remove"),
@@ -406,6 +407,7 @@ MACHINE: Mapping[str, tuple[str, ...]] = {
     "github install": ("nowhere",),
     "image build": ("nowhere.def",),
     "image pull": ("docker://127.0.0.1:9/nothing@sha256:00", "--time-limit", "5"),
+    "image push": ("nowhere",),
     "image verify": ("nowhere.sif",),
     "problem verify": ("nowhere",),
     "site init": ("nowhere",),

@@ -85,6 +85,47 @@ def test_a_keepers_script_is_as_it_was(name: str, gpu: str) -> None:
     assert text == file.read_text(), "it changed: look at it, then KBSLURM_TEST_GOLDEN=write"
 
 
+FAMILY = [
+    (file.stem, gpu)
+    for file in sites.files_in(shared_folders.path("site-configs") / "family")
+    for gpu in sorted(sites.load(file).gpus)
+]
+
+
+@pytest.mark.parametrize(("name", "gpu"), FAMILY)
+def test_the_script_of_a_site_that_extends_another_is_as_it_was(name: str, gpu: str) -> None:
+    text = text_for(sites.load(shared_folders.path("site-configs") / "family" / f"{name}.toml"), gpu)
+    file = KEPT.parent / "family" / f"{name}-{gpu}.sh"
+    if os.environ.get("KBSLURM_TEST_GOLDEN") == "write":
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    assert text == file.read_text(), "it changed: look at it, then KBSLURM_TEST_GOLDEN=write"
+
+
+def test_an_heirs_script_is_that_of_the_same_site_written_out(tmp_path: Path) -> None:
+    """What a family saves is typing: a file without `extends` that says the same gets the same job."""
+    assert {name for name, _ in FAMILY} == {"eu-north", "us-east", "us-east-lab"}
+    lab = """
+name = "us-east-lab"
+max_time = "12h"
+[paths]
+shared_root = "/shared/kbslurm"
+image_dir = "/shared/images"
+node_scratch = "$TMPDIR"
+[gpus.H100]
+partition = "lab"
+qos = "scavenger"
+account = "contest"
+request = "--gres=gpu:h100:1"
+cpus = 8
+memory = "64G"
+image = "cuda.sif"
+"""
+    (tmp_path / "lab.toml").write_text(lab)
+    alone = text_for(sites.load(tmp_path / "lab.toml"), "H100")
+    assert alone == (KEPT.parent / "family" / "us-east-lab-H100.sh").read_text()
+
+
 def test_every_site_can_have_keepers_that_claim_first_and_hold_no_secret() -> None:
     for name, gpu in CASES:
         text = keeper_rendered(name, gpu)
@@ -103,6 +144,7 @@ def test_every_site_can_have_keepers_that_claim_first_and_hold_no_secret() -> No
 
 def test_no_golden_script_is_left_over() -> None:
     assert {file.stem for file in KEPT.glob("*.sh")} == {f"{name}-{gpu}" for name, gpu in CASES}
+    assert {file.stem for file in (KEPT.parent / "family").glob("*.sh")} == {f"{name}-{gpu}" for name, gpu in FAMILY}
 
 
 @pytest.mark.parametrize("shell", [pytest.param("dash", marks=needs(DASH)), "bash", "sh"])

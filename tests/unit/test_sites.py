@@ -77,6 +77,8 @@ def test_a_short_file_is_a_whole_site(tmp_path: Path) -> None:
         ("count = 3", 'multi = "--array={n}"', 9, "isn't allowed here"),
         ('"--gres=gpu:h100:1"', '"gpu:h100:1"', 7, "one sbatch option"),
         ('image = "cuda.sif"\n', "", 6, "no image is configured"),
+        ("count = 3", 'image_tag = "2026/11"', 9, "isn't a valid tag"),
+        ('image = "cuda.sif"\n', 'image_tag = "1"\n', 6, "no image is configured"),
         ("[gpus.H100]", '[container]\nruntime = "none"\n[gpus.H100]', 7, "untrusted = false"),
         ("[gpus.H100]", '[submit]\nvia = "ssh"\n[gpus.H100]', 6, "needs a host"),
         ("[gpus.H100]", '[submit]\nvia = "rest"\n[gpus.H100]', 6, "needs its address"),
@@ -170,6 +172,20 @@ def test_going_without_containers_is_said_in_so_many_words(tmp_path: Path) -> No
     bare = "untrusted = false\nranked_min_isolation = 0\n" + PLAIN + '\n[container]\nruntime = "none"\n'
     site = sites.load(written(tmp_path, bare))
     assert (site.untrusted, site.container.runtime) == (False, "none")
+
+
+def test_an_images_tag_is_part_of_its_files_name(tmp_path: Path) -> None:
+    for image, tag, path in (
+        ("cuda.sif", "2026-11", "/shared/kb/images/cuda-2026-11.sif"),
+        ("cuda.v1.sif", "b", "/shared/kb/images/cuda.v1-b.sif"),
+        ("below/cuda", "b", "/shared/kb/images/below/cuda-b"),
+        ("/opt/images/cuda.sif", "b", "/opt/images/cuda-b.sif"),
+        ("cuda.sif", "", "/shared/kb/images/cuda.sif"),
+    ):
+        text = PLAIN.replace('"cuda.sif"', f'"{image}"').replace("count = 3", f'image_tag = "{tag}"')
+        site = sites.load(written(tmp_path, text))
+        assert site.image_of(site.gpus["H100"]) == path
+        assert f"IMAGE={path}\n" in script(tmp_path / "here.toml").replace(" ", "\n")
 
 
 def test_an_unknown_site_is_not_found(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`kbslurm image …`: build the images that jobs run in, and verify that they still match their pins."""
+"""`kbslurm image build|pull|verify`: the images that jobs run in, and whether they still match their pins."""
 
 from __future__ import annotations
 
@@ -84,35 +84,6 @@ def pull(
     return _made(target, made, as_json)
 
 
-def list_(
-    folder: Annotated[Path | None, typer.Argument(help="The folder of the images.")] = None,
-    site: SiteName = None,
-    as_json: Json = False,
-) -> int:
-    """List the recipes, and a folder's or site's images with their pins."""
-    from kbslurm.images.recipes import recipes_in
-
-    recipes = recipes_in(shared_folders.path("containers"))
-    rows = [(recipe.name, recipe.base, "pinned" if recipe.pinned else "not pinned") for recipe in recipes]
-    found = _images_of(folder, site)
-    if as_json:
-        printing.as_json(
-            {
-                "recipes": [{"name": name, "base": base, "pinned": state == "pinned"} for name, base, state in rows],
-                "images": [{"path": str(path), "pinned": pinned, "for": gpu} for path, pinned, gpu in found],
-            }
-        )
-        return EXIT_OK
-    printing.table(("recipe", "base", ""), [tuple(map(printing.escape, row)) for row in rows], wrap=1)
-    if found:
-        lines = [
-            (printing.escape(str(path)), printing.escape(gpu), printing.escape(pinned[:19] if pinned else "not pinned"))
-            for path, pinned, gpu in found
-        ]
-        printing.table(("image", "for", "digest"), lines, wrap=0)
-    return EXIT_OK
-
-
 def verify(
     image: Annotated[list[Path] | None, typer.Argument(help="SIF files or directories.")] = None,
     site: SiteName = None,
@@ -167,20 +138,6 @@ def _made(target: Path, made: Pin, as_json: bool) -> int:
         printing.say(f"{target} is ready, pinned as {made.digest}")
         printing.say(f'  image_digest = "{made.digest}" in a site\'s file pins it for that site')
     return EXIT_OK
-
-
-def _images_of(folder: Path | None, site: str | None) -> list[tuple[Path, str, str]]:
-    from kbslurm.images.pins import LOCK, read_lock
-
-    if site is not None:
-        return _images_of_site(site_named(site))
-    if folder is None:
-        return []
-    if not folder.is_dir():
-        raise NotFound("folder", str(folder))
-    pins = read_lock(folder / LOCK)
-    names = sorted({path.name for path in folder.glob("*.sif")} | {name for name in pins if (folder / name).exists()})
-    return [(folder / name, pins[name].digest if name in pins else "", "") for name in names]
 
 
 def _images_of_site(site: Site) -> list[tuple[Path, str, str]]:

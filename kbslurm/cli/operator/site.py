@@ -1,10 +1,9 @@
-"""`kbslurm site …`: the files that describe clusters: check, list, show."""
+"""`kbslurm site …`: the files that describe clusters: list, show, schema."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,63 +11,12 @@ import typer
 
 from kbslurm.cli.arguments import Json
 from kbslurm.cli.context import configuration
-from kbslurm.cli.lookup import site_named, sites_folder
+from kbslurm.cli.lookup import site_file, sites_folder
 from kbslurm.cli.output import printing
-from kbslurm.errors import EXIT_OK, KbslurmError, Misconfigured
+from kbslurm.errors import EXIT_OK, KbslurmError
 
 if TYPE_CHECKING:
-    from kbslurm.domain.site import Site
-
-
-def check(site: Annotated[str, typer.Argument(help="A name, or a .toml file.")], as_json: Json = False) -> int:
-    """Check a cluster file and render a job for each of its GPU types. Doesn't contact the cluster.
-
-    Shows what each job would request; kbslurm site render prints the whole script.
-    """
-    from kbslurm.cli.operator.doctor_site import memory_findings
-    from kbslurm.cli.operator.site_render import script_of
-
-    found = site_named(site)
-    scripts = {gpu: script_of(found, gpu, "leaderboard", fitting=True) for gpu in found.gpus}
-    _check_request(found, scripts)
-    memory = memory_findings(configuration(), found)
-    if short := next((one for one in memory if one.grade == "FAIL"), None):
-        raise Misconfigured(short.text, fix=short.remedy)
-    for one in memory:
-        printing.caution(f"{one.text}. {one.remedy}")
-    if as_json:
-        printing.as_json({"site": found.name, "gpus": sorted(found.gpus), "scripts": scripts})
-        return EXIT_OK
-    valid = f"{found.name} is valid: {', '.join(found.gpus)}; jobs go {_way(found)}"
-    printing.say(f"{valid}; kbslurm doctor --site checks the cluster itself")
-    for gpu, script in scripts.items():
-        printing.say(f"a job on {gpu} (kbslurm site render {site} {gpu} prints all of it):")
-        for line in script.splitlines():
-            if line.startswith("#SBATCH"):
-                printing.say(f"  {line}")
-    return EXIT_OK
-
-
-def _way(site: Site) -> str:
-    far = site.submit
-    return {
-        "local": "through sbatch on this machine",
-        "ssh": f"through sbatch on {far.host}",
-        "rest": f"through slurmrestd at {far.url} ({far.api or 'the newest API that both know'})",
-    }[far.via]
-
-
-def _check_request(site: Site, scripts: Mapping[str, str]) -> None:
-    """Refuse options that slurmrestd couldn't be told: it reads no `#SBATCH` lines."""
-    if site.submit.via != "rest":
-        return
-    from kbslurm.backends.slurm.rest.job_fields import Untold, fields_of
-
-    for gpu, script in scripts.items():
-        try:
-            fields_of(script)
-        except Untold as why:
-            raise Misconfigured(str(why), key=f"gpus.{gpu}", fix="Correct the options of this GPU type.") from None
+    from kbslurm.config.site_families import Family
 
 
 def list_(as_json: Json = False) -> int:
@@ -82,24 +30,46 @@ def list_(as_json: Json = False) -> int:
                 printing.escape(row["name"]),
                 "[green]yes[/]" if row["used"] else "",
                 printing.escape(", ".join(row["gpus"])),
+                printing.escape(", ".join(row["bases"])),
                 printing.escape(row["verified"] or f"[red]{row['trouble']}[/]"),
             )
             for row in rows
         ]
-        printing.table(("site", "used", "GPUs", "verified"), lines, wrap=2)
+        printing.table(("site", "used", "GPUs", "extends", "verified"), lines, wrap=2)
     return EXIT_OK
 
 
 def show_(site: Annotated[str, typer.Argument(help="A name, or a .toml file.")], as_json: Json = False) -> int:
-    """Show all settings of a cluster, including defaults."""
-    found = site_named(site)
+    """Show all settings of a cluster, and where each comes from.
+
+    That is a file and line of its own or of a file that it extends, or the default.
+    """
+    from kbslurm.config import sites
+
+    found, family = sites.read(site_file(site))
     values = dataclasses.asdict(found)
+    leaves = [(key, text, _from(family, key)) for key, text in _leaves(values)]
     if as_json:
-        printing.as_json(values)
+        told = {".".join(key): where for key, _, where in leaves if where}
+        printing.as_json({**values, "file": family.file, "bases": list(family.bases), "from": told})
     else:
-        rows = [(printing.escape(key), printing.escape(text)) for key, text in _leaves(values)]
-        printing.table(("setting", "value"), rows, wrap=1)
+        rows = [
+            (printing.escape(".".join(key)), printing.escape(text), printing.escape(where or "default"))
+            for key, text, where in leaves
+        ]
+        printing.table(("setting", "value", "from"), rows, wrap=1)
     return EXIT_OK
+
+
+def _from(family: Family, key: tuple[str, ...]) -> str:
+    """The file and line that say so; empty for a default."""
+    from kbslurm.config.sites import key_of
+
+    where = key if key[0] == "exports" else (*key[:-1], key_of(key[-1]))
+    if key[0] == "gpus" and key[-1] == "name":
+        where = key[:2]  # its table's header says it
+    spot = family.spots.get(where)
+    return "" if spot is None else str(spot)
 
 
 def schema(as_json: Json = False) -> int:
@@ -114,24 +84,26 @@ def _listed() -> list[dict[str, Any]]:
     from kbslurm.config import sites
 
     used = configuration().sites.use
-    files = {path.stem: path for path in sorted(sites_folder().glob("*.toml"))}
+    files = {path.stem: path for path in sites.files_in(sites_folder())}
     files |= {name: Path(name) for name in used if name.endswith(".toml")}
     rows = []
     for name, file in files.items():
         row: dict[str, Any] = {"name": name, "used": name in used, "gpus": [], "verified": "", "trouble": ""}
+        row["bases"] = []
         try:
-            found = sites.load(file)
+            found, family = sites.read(file)
         except KbslurmError as error:
             row["trouble"] = error.message
         else:
             row |= {"name": found.name, "gpus": list(found.gpus), "verified": found.verified, "file": str(file)}
+            row["bases"] = [base.stem for base in family.bases]
         rows.append(row)
     return rows
 
 
-def _leaves(values: Any, at: str = "") -> list[tuple[str, str]]:
+def _leaves(values: Any, at: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], str]]:
     if isinstance(values, dict):
-        return [leaf for key, value in values.items() for leaf in _leaves(value, f"{at}.{key}" if at else str(key))]
+        return [leaf for key, value in values.items() for leaf in _leaves(value, (*at, str(key)))]
     if isinstance(values, list | tuple):
         return [(at, ", ".join(map(str, values)))] if values else []
     return [] if values in (None, "") else [(at, str(values))]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kbslurm.domain.finding import Grade
-from kbslurm.errors import BackendTrouble
+from kbslurm.errors import BackendTrouble, Invalid
 from kbslurm.images import apptainer, pins, recipes, verifying
 from kbslurm.images.apptainer import Maker
 from tests.fakes.registry import Blobs, Registry, image_of, serving
@@ -150,6 +150,32 @@ def test_a_pull_of_something_else_or_of_nothing_is_told(
     assert left(folder) == set()
 
 
+def test_an_image_is_pushed_to_a_registry_and_verified_there(
+    folder: Path, maker: Maker, registry: Registry, tiny: Blobs
+) -> None:
+    image = pulled(folder, maker, registry, tiny)
+    digest = pins.digest_of(image)
+    plain = Maker(timeout_s=60, environ={**maker.environ}, options=("--no-https",))
+    address = f"oras://{registry.address}/class/tiny:2026-11"
+    assert apptainer.push(image, address, plain) == digest
+    again = apptainer.pull(address, folder / "again.sif", plain, now=NOW, unpinned=True)
+    assert again.digest == digest
+    assert left(folder) == {"tiny.sif", "again.sif", "digests.lock"}
+    registry.pushed.clear()
+    registry.garbles = True
+    with pytest.raises(BackendTrouble, match=f"2026-12 gives sha256:.*, but {digest} was pushed"):
+        apptainer.push(image, address.replace("-11", "-12"), plain)
+    with pytest.raises(BackendTrouble, match="couldn't be pulled"):
+        apptainer.push(image, address, plain)  # the manifest is still there, and what it names is gone
+    registry.manifests.clear()
+    registry.refuses = 403
+    with pytest.raises(BackendTrouble, match=r"tiny\.sif couldn't be pushed to oras://"):
+        apptainer.push(image, address, plain)
+    with pytest.raises(Invalid, match="isn't an address to push to"):
+        apptainer.push(image, f"docker://{registry.address}/tiny", plain)
+    assert left(folder) == {"tiny.sif", "again.sif", "digests.lock"}
+
+
 def test_signatures_are_checked(folder: Path, maker: Maker, registry: Registry, tiny: Blobs) -> None:
     image = pulled(folder, maker, registry, tiny)
     assert {one.name: one.grade for one in verifying.verify(image, maker)} == {
@@ -207,6 +233,10 @@ def test_the_command_line_builds_pulls_lists_and_verifies(
     assert kbslurm("verify", "tiny.sif")[0] == 0
     code, told = kbslurm("verify", "tiny.sif", "--digest", "sha256:" + "0" * 64)
     assert (code, told["worst"]) == (1, "FAIL")
+    code, told = kbslurm("push", f"oras://{registry.address}/class", "tiny", "--option=--no-https")
+    short = pins.digest_of(folder / "tiny.sif").removeprefix("sha256:")[:12]
+    assert [one["address"] for one in told["images"]] == [f"oras://{registry.address}/class/tiny:{short}"]  # type: ignore[attr-defined]
+    assert code == 0
     code, told = kbslurm("pull", f"docker://{registry.address}/tiny:latest", "--out", "x.sif")
     assert code == 2
     code, told = kbslurm("pull", f"docker://{registry.address}/none@{tiny.digest}", "--out", "x.sif")

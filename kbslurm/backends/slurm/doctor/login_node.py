@@ -9,6 +9,7 @@ from kbslurm.backends.slurm import ssh_login
 from kbslurm.backends.slurm.commands import Commands
 from kbslurm.backends.slurm.doctor.checkup import Checkup
 from kbslurm.backends.slurm.doctor.gpu_types import gpu_findings, request_finding
+from kbslurm.backends.slurm.doctor.growing import COUNT_FORMAT, growth_finding
 from kbslurm.backends.slurm.doctor.limits import limit_findings
 from kbslurm.backends.slurm.doctor.partitions import GRES_FORMAT, read_partitions
 from kbslurm.backends.slurm.doctor.rest_way import rest_findings
@@ -47,6 +48,10 @@ def login_findings(checkup: Checkup) -> list[Finding]:
     for answer in (sinfo, told):
         if isinstance(answer, Finding):
             found.append(answer)
+    if isinstance(told, str):
+        counted = _asked(commands, "sinfo", "-h", "-a", "-o", COUNT_FORMAT) if settings.get("MaxNodeCount") else ""
+        nodes = int(counted) if isinstance(counted, str) and counted.strip().isdigit() else None
+        found.append(growth_finding(site, settings, nodes, told))
     partitions = read_partitions(sinfo, told) if isinstance(sinfo, str) and isinstance(told, str) else ()
     if site.slurm.accounting and has_accounting(settings):
         found += limit_findings(site, commands, told if isinstance(told, str) else "")

@@ -66,6 +66,12 @@ def read_partitions(sinfo: str, scontrol: str) -> tuple[Partition, ...]:
     )
 
 
+def node_sets(scontrol: str) -> dict[str, str]:
+    """By partition, the node sets whose nodes it takes in, `ALL` among them; empty if it names each of its nodes."""
+    told = [words for words in map(_words, scontrol.splitlines()) if "PartitionName" in words]
+    return {words["PartitionName"]: words.get("NodeSets", "") for words in told}
+
+
 def read_span(text: str) -> float | None:
     """Slurm's `[D-]H:M:S`, `M:S` or `M`; None if there is no limit."""
     found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text.strip())
