@@ -1,6 +1,7 @@
 """The bot's Discord client: one connection, its commands, buttons and cards.
 
-It needs no privileged intent: it receives commands and buttons, never people's messages.
+It needs no privileged intent: it receives commands and buttons, and of people's messages only those that mention it or
+are sent to it directly. It keeps none.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from kbslurm.client.answers import (
     FeedEvent,
 )
 from kbslurm.observe.logs import teller
-from kbslurm_bot import cards
+from kbslurm_bot import cards, mentions, menus
 from kbslurm_bot.alarms import Alarms
 from kbslurm_bot.announcements import Announcer
 from kbslurm_bot.buttons import BUTTONS
 from kbslurm_bot.commands.all import ALL
-from kbslurm_bot.confirm import ConfirmButton, Questions
+from kbslurm_bot.confirm import Act, ConfirmButton, Questions
 from kbslurm_bot.discord_messages import DiscordMessages
 from kbslurm_bot.failures import say_failure
 from kbslurm_bot.feed import follow
@@ -65,7 +66,8 @@ class DiscordClient(discord.Client):
 
     def __init__(self, settings: Settings, state: State, service: Service, **more: Any) -> None:
         super().__init__(
-            intents=discord.Intents(guilds=True),
+            intents=discord.Intents(guilds=True, guild_messages=True, dm_messages=True),
+            max_messages=None,
             allowed_mentions=discord.AllowedMentions.none(),
             proxy=settings.proxy,
             **more,
@@ -73,7 +75,8 @@ class DiscordClient(discord.Client):
         self.settings, self.state, self.service = settings, state, service
         self.live_cards = LiveCards(state, service, DiscordMessages(self))
         self.tree = Tree(self)
-        self.questions = Questions()
+        self.questions: Questions[Act] = Questions()
+        self.menus: Questions[menus.Choose] = Questions()
         self._tasks: list[asyncio.Task[None]] = []
         link = f"\n{settings.public_url}/staff" if settings.public_url else ""
         self.alarms = Alarms(DiscordMessages(self), settings.staff_channel, link)
@@ -82,7 +85,7 @@ class DiscordClient(discord.Client):
             self.tree.add_command(one)
 
     async def setup_hook(self) -> None:
-        self.add_dynamic_items(*BUTTONS, ConfirmButton)
+        self.add_dynamic_items(*BUTTONS, ConfirmButton, menus.Menu)
         await self._sync()
         self.live_cards.start()
         listeners: list[Callable[[FeedEvent], None]] = []
@@ -111,6 +114,9 @@ class DiscordClient(discord.Client):
         if guild is not None:
             await self.tree.sync(guild=discord.Object(guild))
         return count
+
+    async def on_message(self, message: discord.Message) -> None:
+        await mentions.heard(self, message)
 
     async def on_ready(self) -> None:
         tell("ready", guilds=len(self.guilds), user=str(self.user))

@@ -39,6 +39,7 @@ from kbslurm.store.roster import Roster
 from kbslurm.store.rows import Rows
 from kbslurm.store.runs import Runs
 from kbslurm.store.scores import Scores
+from kbslurm.store.scripts import Scripts
 from kbslurm.store.settings import Settings
 from kbslurm.store.shadows import Shadows
 from kbslurm.store.sources import Sources
@@ -93,6 +94,7 @@ class PostgresStore(Rows):
         self.calibrations = Calibrations(pool, self.problems)
         self.rejudgings = Rejudgings(pool, self.boards, self.problems)
         self.questions = Questions(pool)
+        self.scripts = Scripts(pool)
         self.shadows = Shadows(pool, self.boards)
         self.places = Places(pool)
         self.keepers = Keepers(pool)

@@ -1,4 +1,4 @@
-"""`/run`: a test run that never ranks. `/verify`: test the places with a canary, and one message that follows it."""
+"""`/run`: a test run that never ranks, or a host's script without a board. `/verify`: test the places with a canary, and one message that follows it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from discord import app_commands
 
 from kbslurm.client.http import Client
 from kbslurm.domain import access
+from kbslurm.domain.scripts import DEFAULT_S, MOST_S
+from kbslurm.domain.source import directives
 from kbslurm.errors import NotFound, Refused
 from kbslurm_bot import cards
 from kbslurm_bot.commands.admin import HOSTS_ONLY
 from kbslurm_bot.commands.completions import complete_board, complete_every_place, complete_gpus, complete_places
-from kbslurm_bot.commands.submit import WORDS, handed_in, lacking
-from kbslurm_bot.interactions import Asked, as_asker, bot_of, roles_of
+from kbslurm_bot.commands.scripts import run_script
+from kbslurm_bot.commands.submit import WORDS, fetched, handed_in, lacking, submitted
+from kbslurm_bot.interactions import Asked, as_asker, bot_of, may, roles_of
 from kbslurm_bot.live_cards import NOBODY
-from kbslurm_bot.text import gpus_named
+from kbslurm_bot.text import gpus_named, gpus_typed
 
 Try = Literal["test", "benchmark"]
 
@@ -25,9 +28,10 @@ Try = Literal["test", "benchmark"]
 @app_commands.describe(
     file=WORDS["file"],
     gpu="GPU types, separated by commas",
-    leaderboard=WORDS["leaderboard"],
+    leaderboard="The board, unless the file names it; hosts may leave it out to run a script",
     mode="benchmark (default) measures, test only checks",
     backend="The only place to run it at (default: whichever is free)",
+    timeout="For hosts, without a leaderboard: how many seconds the script may take (default: 60)",
 )
 @app_commands.autocomplete(leaderboard=complete_board, gpu=complete_gpus, backend=complete_places)
 async def run(
@@ -37,8 +41,22 @@ async def run(
     leaderboard: str | None = None,
     mode: Try = "benchmark",
     backend: str | None = None,
+    timeout: app_commands.Range[int, 1, MOST_S] | None = None,
 ) -> None:
-    await handed_in(interaction, file, leaderboard, gpu, mode, backend)
+    if leaderboard is not None:
+        await handed_in(interaction, file, leaderboard, gpu, mode, backend)
+        return
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    source = await fetched(file)
+    if _names_board(source) or not (await may(interaction)).host:
+        await submitted(interaction, None, gpus_typed(gpu), mode, file.filename, source, backend)
+    else:
+        await run_script(interaction, file.filename, source, gpu, timeout or DEFAULT_S, backend)
+
+
+def _names_board(source: bytes) -> bool:
+    """Whether the file says which board it is for."""
+    return directives(source.decode("utf-8", "replace")).leaderboard is not None
 
 
 @app_commands.command(

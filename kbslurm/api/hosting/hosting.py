@@ -15,6 +15,7 @@ from kbslurm.api.hosting.people import PeopleActs
 from kbslurm.api.hosting.problems import ProblemActs
 from kbslurm.api.hosting.publishing import PublishingActs
 from kbslurm.api.hosting.questions import QuestionActs
+from kbslurm.api.hosting.scripts import ScriptActs
 from kbslurm.api.hosting.status import StatusActs
 from kbslurm.api.hosting.submissions import SubmissionActs
 from kbslurm.api.hosting.times import TimeActs
@@ -35,6 +36,7 @@ class Hosting(
     MeasuringActs,
     OperationActs,
     PublishingActs,
+    ScriptActs,
     StatusActs,
     SubmissionActs,
     TimeActs,
