@@ -137,7 +137,7 @@ class TooLarge(Invalid):
 
 
 class NoGpuType(Invalid):
-    """A board needs at least one GPU type."""
+    """A board has no GPU type."""
 
 
 class NotFound(KbslurmError):

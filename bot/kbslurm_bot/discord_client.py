@@ -55,6 +55,11 @@ def connect_to(settings: Settings) -> None:
 class Tree(app_commands.CommandTree["DiscordClient"]):
     """A command tree that turns every failure into one sentence for the person."""
 
+    async def interaction_check(self, interaction: discord.Interaction[DiscordClient], /) -> bool:
+        """A staging bot takes commands in its own server only."""
+        only = interaction.client.settings.debug_server
+        return only is None or interaction.guild_id == only
+
     async def on_error(
         self, interaction: discord.Interaction[DiscordClient], error: app_commands.AppCommandError
     ) -> None:
@@ -82,7 +87,7 @@ class DiscordClient(discord.Client):
         self.alarms = Alarms(DiscordMessages(self), settings.staff_channel, link)
         self._raising: set[asyncio.Task[None]] = set()
         for one in ALL:
-            self.tree.add_command(one)
+            self.tree.add_command(one, guild=self.only_guild())
 
     async def setup_hook(self) -> None:
         self.add_dynamic_items(*BUTTONS, ConfirmButton, menus.Menu)
@@ -99,24 +104,31 @@ class DiscordClient(discord.Client):
 
     async def _sync(self) -> None:
         """Register the commands with Discord, but only if they changed, since registrations are rate-limited."""
-        payload = [one.to_dict(self.tree) for one in self.tree.get_commands()]
-        told = json.dumps([self.application_id, payload], sort_keys=True, default=str)
+        only = self.only_guild()
+        payload = [one.to_dict(self.tree) for one in self.tree.get_commands(guild=only)]
+        told = json.dumps([self.application_id, only and only.id, payload], sort_keys=True, default=str)
         digest = hashlib.sha256(told.encode()).hexdigest()
         if self.state.word(SYNCED) != digest:
-            await self.tree.sync()
+            await self.tree.sync(guild=only)
             self.state.keep(SYNCED, digest)
             tell("commands synced", commands=len(payload))
+
+    def only_guild(self) -> discord.Object | None:
+        """The only server of a staging bot; a live bot's commands are everywhere."""
+        return None if self.settings.debug_server is None else discord.Object(self.settings.debug_server)
 
     async def synced_anew(self, guild: int | None) -> int:
         """Register all commands with Discord again; the guild's own ones come from another bot version and are
         cleared."""
-        count = len(await self.tree.sync())
-        if guild is not None:
+        only = self.only_guild()
+        count = len(await self.tree.sync(guild=only))
+        if guild is not None and only is None:
             await self.tree.sync(guild=discord.Object(guild))
         return count
 
     async def on_message(self, message: discord.Message) -> None:
-        await mentions.heard(self, message)
+        if self.settings.debug_server is None or getattr(message.guild, "id", None) == self.settings.debug_server:
+            await mentions.heard(self, message)
 
     async def on_ready(self) -> None:
         tell("ready", guilds=len(self.guilds), user=str(self.user))

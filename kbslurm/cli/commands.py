@@ -129,33 +129,7 @@ COMMANDS: Mapping[str, Command | Group] = {
                 "operator.bot:check",
                 "Check the bot's token, intents, servers, permissions and service; each failure comes with its remedy.",
             ),
-            "roster": Group(
-        "A course's people: import, list, show, set, remove, invite, export.",
-        {
-            "import": Command(
-                "host.roster_import:roster_import",
-                "Bring a course's roster to what a CSV says.",
-            ),
-            "list": Command("host.roster:list_", "List a course's roster by section and name.", lists="people/person"),
-            "show": Command("host.roster:show_", "Show one person of a roster, with the columns that came with them."),
-            "set": Command(
-                "host.roster:set_",
-                "Put a person on a roster, or change their section, team or role; earlier submissions stay with the"
-                " earlier team.",
-            ),
-            "remove": Command("host.roster:remove", "Take a person off a roster; they and what they submitted stay."),
-            "invite": Command(
-                "host.roster_invite:roster_invite",
-                "Make a link for each person on a roster, by which they sign in once; an earlier unused link of theirs"
-                " ends.",
-            ),
-            "export": Command(
-                "host.roster:export",
-                "Export a roster as a CSV that `roster import` takes again, with every column that came with it.",
-            ),
-        },
-    ),
-    "run": Command(
+            "run": Command(
                 "operator.bot:run",
                 "Run only the bot, on a different host than the service; `kbslurm up` starts it automatically.",
             ),
@@ -209,7 +183,10 @@ COMMANDS: Mapping[str, Command | Group] = {
         "The database: upgrade, check.",
         {
             "upgrade": Command("operator.db:upgrade", "Upgrade the schema to this version."),
-            "check": Command("operator.db:check", "Report the state of the schema: current, behind, empty or ahead."),
+            "check": Command(
+                "operator.db:check",
+                "Check the database: the state of its schema, who leads, how late that is, and the last event.",
+            ),
             "downgrade": Command("operator.db:downgrade", "Downgrade the schema."),
         },
     ),
@@ -385,6 +362,32 @@ COMMANDS: Mapping[str, Command | Group] = {
         otherwise="show",
     ),
     "rejudge": Command("host.rejudge:rejudge", "Judge a board's runs again."),
+    "roster": Group(
+        "A course's people: import, list, show, set, remove, invite, export.",
+        {
+            "import": Command(
+                "host.roster_import:roster_import",
+                "Bring a course's roster to what a CSV says.",
+            ),
+            "list": Command("host.roster:list_", "List a course's roster by section and name.", lists="people/person"),
+            "show": Command("host.roster:show_", "Show one person of a roster, with the columns that came with them."),
+            "set": Command(
+                "host.roster:set_",
+                "Put a person on a roster, or change their section, team or role; earlier submissions stay with the"
+                " earlier team.",
+            ),
+            "remove": Command("host.roster:remove", "Take a person off a roster; they and what they submitted stay."),
+            "invite": Command(
+                "host.roster_invite:roster_invite",
+                "Make a link for each person on a roster, by which they sign in once; an earlier unused link of theirs"
+                " ends.",
+            ),
+            "export": Command(
+                "host.roster:export",
+                "Export a roster as a CSV that `roster import` takes again, with every column that came with it.",
+            ),
+        },
+    ),
     "run": Command(
         "host.run:run",
         "Run a script on a GPU type of your choice, without a board: for hosts, within a budget of GPU-seconds a day.",

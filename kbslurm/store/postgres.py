@@ -18,6 +18,7 @@ from kbslurm.store.finalisations import Finalisations
 from kbslurm.store.finals import Finals
 from kbslurm.store.gpu_budgets import GpuBudgets
 from kbslurm.store.grades import Gradebook
+from kbslurm.store.health import Health
 from kbslurm.store.intake import Intake
 from kbslurm.store.invites import Invites
 from kbslurm.store.keepers import Keepers
@@ -61,6 +62,7 @@ class PostgresStore(Rows):
         super().__init__(pool)
         self._listener = Listener(url)
         self.events = Events(pool, self._listener)
+        self.health = Health(pool)
         self.leases = Leases(pool)
         self.settings = Settings(pool)
         self.people = People(pool, self.events)

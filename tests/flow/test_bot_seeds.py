@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kbslurm.cli.operator.bot_process import environment
+from kbslurm.config import settings as configs
 from kbslurm.domain.source import SOURCE_CAP
+from kbslurm.store.migrate import revisions
 from kbslurm_bot import menus
+from tests.command_line import CommandLine
 from tests.fakes import discord as fake
 from tests.fakes.discord import Asked, Discord, User, strict
 from tests.flow.test_bot import BOT_TOKEN, bot, card, text_of
@@ -18,6 +23,7 @@ from tests.flow.test_bot_rights import CREATOR, HOST, ONE_FILE, TOML
 from tests.popcorn.served_api import GOOD, ServedApi, served, working
 
 HOSTESS, MAKER = User(601, "grace", (int(HOST),)), User(602, "hedy", (int(CREATOR),))
+HOST_THERE = User(603, "joan", (int(HOST),))
 ADA, EVE = User(501, "ada"), User(502, "eve")
 NAMED = b"#!POPCORN leaderboard transpose\n#!POPCORN gpu H100\n" + GOOD
 DIRECT = 3900
@@ -26,7 +32,7 @@ DIRECT = 3900
 @pytest.fixture
 def discord() -> Iterator[Discord]:
     with fake.served() as built:
-        built.roles = {2000: [int(HOST), int(CREATOR)]}
+        built.roles = {2000: [int(HOST), int(CREATOR)], 2001: [int(HOST)]}
         built.add_direct(DIRECT)
         yield built
 
@@ -231,3 +237,104 @@ def test_the_menu_after_create_expires_politely(
         refused = created(discord, EVE)
         assert "may not create boards" in discord.answer(refused)
     assert not discord.refusals
+
+
+# -------------------------------------------------------------------------------------------- verifyruns, verifydb
+
+
+def test_every_open_board_is_verified_or_those_that_are_named(
+    discord: Discord, api: ServedApi, tmp_path: Path
+) -> None:
+    problem = api.store.boards.get("transpose").problem
+    api.store.boards.add("other", problem, gpus=["A100"], confirm=False, now=api.now)
+    api.store.boards.add("secret", problem, gpus=["A100"], visibility="closed", confirm=False, now=api.now)
+    compiled = replace(problem, name="compiled", lang="cu", config={})
+    api.store.boards.add("compiled", compiled, gpus=["A100"], confirm=False, now=api.now)
+    with bot(discord, api, tmp_path):
+        asked = discord.command(HOSTESS, "verifyruns")
+        discord.answer(asked)
+        assert "on 3 boards" in asked.text and "secret" not in asked.text
+        assert numbers(api) == [], "nothing runs before it is confirmed"
+        pressed = discord.press(HOSTESS, asked.said[-1], "Verify")
+        said = discord.answer(pressed)
+        assert "Verifying on 2 boards; <#3000> follows them." in said and "**compiled**: " in said
+        assert "no baseline" in said
+        discord.wait_for(lambda: len(discord.shown()) == 2, "a card for each")
+        boards = {one.board for one in api.store.submissions.newest()}
+        assert boards == {"transpose", "other"}
+        assert {one.via for one in api.store.submissions.newest()} == {"verify"}
+        named = discord.command(HOSTESS, "verifyruns", leaderboards="other, other", mode="benchmark")
+        assert "on 1 board (other)" in discord.answer(named)
+        assert "no public board 'nowhere'" in discord.answer(
+            discord.command(HOSTESS, "verifyruns", leaderboards="nowhere")
+        )
+        for command in ("verifyruns", "verifydb"):
+            assert "isn't a host" in discord.answer(discord.command(EVE, command))
+    assert not discord.refusals
+
+
+def test_the_database_is_checked_from_the_bot(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
+    with bot(discord, api, tmp_path):
+        said = discord.answer(discord.command(HOSTESS, "verifydb"))
+        assert "needs attention" in said and "no daemon is leading" in said
+        with working(api, tmp_path / "service"):
+            discord.wait_for(lambda: api.store.leases.all(), "a leader")
+            said = discord.answer(discord.command(HOSTESS, "verifydb"))
+        assert said.startswith("✓ The database is fine.") and "is current" in said and "Last event: " in said
+        api.store._do("UPDATE alembic_version SET version_num = %(at)s", {"at": revisions()[-2]})
+        said = discord.answer(discord.command(HOSTESS, "verifydb"))
+        assert f"behind \\({revisions()[-2]}; this version needs" in said and "kbslurm db upgrade" in said
+        api.store._do("UPDATE alembic_version SET version_num = %(at)s", {"at": revisions()[-1]})
+    assert not discord.refusals
+
+
+# --------------------------------------------------------------------------------------------------- a staging bot
+
+
+def test_a_staging_bot_is_in_its_own_server_and_nowhere_else(
+    discord: Discord, api: ServedApi, tmp_path: Path
+) -> None:
+    discord.add_guild(2001, 3100)
+    with bot(discord, api, tmp_path, debug_server=2001):
+        discord.wait_for(lambda: discord.guild_commands.get(2001), "commands")
+        assert discord.commands == [] and discord.met["sync"] == 0, "nothing is registered for all servers"
+        assert set(discord.guild_commands) == {2001}
+        assert "Pong" in discord.answer(discord.command(ADA, "ping", 3100))
+        assert "`/submit`" in discord.answer(discord.command(ADA, "help", 3100))
+        discord.say(ADA, "", files=[("k.py", NAMED)])
+        discord.say(ADA, "", DIRECT, files=[("k.py", NAMED)])
+        discord.say(ADA, "", 3100, files=[("k.py", NAMED)])
+        card(discord, "waiting", 3100)
+        assert "again" in discord.answer(discord.command(HOST_THERE, "admin resync", 3100))
+    assert len(numbers(api)) == 1 and discord.met["sync"] == 0
+    with bot(discord, api, tmp_path):
+        discord.wait_for(lambda: discord.commands, "the live bot's commands")
+
+
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ({}, "DISCORD_DEBUG_TOKEN isn't set"),
+        ({"DISCORD_DEBUG_TOKEN": "live"}, "is the live bot's token"),
+        ({"DISCORD_DEBUG_TOKEN": "staging"}, "DISCORD_DEBUG_SERVER isn't set"),
+        ({"DISCORD_DEBUG_TOKEN": "staging", "DISCORD_DEBUG_SERVER": "soon"}, "'soon' isn't a Discord ID"),
+    ],
+)
+def test_what_a_staging_bot_lacks_is_said(tmp_path: Path, env: dict[str, str], said: str) -> None:
+    run = CommandLine(cwd=tmp_path, env={"DISCORD_TOKEN": "live", "KBSLURM_BOT_TOKEN": "b", **env})
+    for words in (("bot", "check", "--debug"), ("bot", "run", "--debug")):
+        found = run(*words)
+        assert found.code == 2 and said in found.err, found.err
+
+
+def test_a_staging_bots_process_has_its_own_token_and_no_live_channel(tmp_path: Path) -> None:
+    (tmp_path / "kbslurm.toml").write_text('[discord]\nchannel = "1"\nstaff_channel = "2"\n')
+    env = {"DISCORD_TOKEN": "live", "DISCORD_DEBUG_TOKEN": "staging", "DISCORD_DEBUG_SERVER": "2001"}
+    config = configs.load(None, {**env, "KBSLURM_BOT_TOKEN": "b"}, cwd=tmp_path)
+    told, live = environment(config, debug=True), environment(config)
+    assert told["DISCORD_TOKEN"] == "staging" and "live" not in told.values()
+    assert "staging" not in live.values() and live["KBSLURM_DISCORD_DEBUG_SERVER"] == ""
+    assert told["KBSLURM_DISCORD_DEBUG_SERVER"] == "2001"
+    assert told["KBSLURM_DISCORD_CHANNEL"] == told["KBSLURM_DISCORD_STAFF_CHANNEL"] == ""
+    assert told["KBSLURM_BOT_MEMORY"] != live["KBSLURM_BOT_MEMORY"]
+    assert "staging" not in CommandLine(cwd=tmp_path, env=env)("config", "show").out

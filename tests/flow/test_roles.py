@@ -155,6 +155,10 @@ MAY: Mapping[str, str] = {
         POST /admin/leaderboards/{leaderboard}/verify
         POST /admin/leaderboards/{leaderboard}/rejudge-preview
         POST /admin/leaderboards/{leaderboard}/rejudge-estimate
+        POST /admin/scripts
+        GET /admin/scripts/{script}
+        DELETE /admin/scripts/{script}
+        GET /admin/database
         GET /admin/warm
         POST /admin/warm
         POST /admin/warm/drain

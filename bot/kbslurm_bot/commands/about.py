@@ -47,7 +47,8 @@ async def listed(interaction: Asked) -> None:
     except (KbslurmError, TimeoutError):
         shown = {None}
     lines: dict[bool, list[str]] = {False: [], True: []}
-    for one in sorted(bot_of(interaction).tree.walk_commands(), key=lambda one: one.qualified_name):
+    here = bot_of(interaction)
+    for one in sorted(here.tree.walk_commands(guild=here.only_guild()), key=lambda one: one.qualified_name):
         if isinstance(one, app_commands.Command) and audience(one) in shown:
             lines[audience(one) is not None].append(f"`/{one.qualified_name}` {one.description}")
     for told in lines.values():
@@ -60,4 +61,4 @@ def audience(command: app_commands.Command[Any, ..., Any]) -> Literal["host", "c
     name = command.qualified_name
     if name == "leaderboard create":
         return "creator"
-    return "host" if name.split()[0] in ("admin", "verify") or name == "leaderboard delete" else None
+    return "host" if name.split()[0] in ("admin", "verify", "verifyruns", "verifydb") or name == "leaderboard delete" else None

@@ -7,6 +7,7 @@ from typing import Literal
 import discord
 from discord import app_commands
 
+from kbslurm.client.answers import BoardInfo
 from kbslurm.client.http import Client
 from kbslurm.domain import access
 from kbslurm.domain.scripts import DEFAULT_S, MOST_S
@@ -78,18 +79,8 @@ async def verify(
     backend: str | None = None,
 ) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
-    here = bot_of(interaction)
-    channel = here.settings.staff_channel or interaction.channel_id
-    if channel is None:
-        raise Refused("there is no channel to report in", hint="Use the command in a channel, or set staff_channel.")
-    if channel == interaction.channel_id and (lacks := lacking(interaction)):
-        raise Refused(
-            f"I can't write in this channel: I lack {', '.join(lacks)}",
-            hint="Use the command elsewhere, or ask a host for these permissions.",
-        )
-    # Everyone in an open channel can read the board's name.
-    seen = await here.service.boards(interaction.user.id, roles_of(interaction))
-    known = [one for one in seen if here.settings.staff_channel or access.is_for_everybody(one.visibility)]
+    here, channel = bot_of(interaction), followed_in(interaction)
+    known = await boards_shown(interaction)
     found = next((one for one in known if leaderboard and one.name == leaderboard.strip().lower()), None)
     if leaderboard is None:
         found = max((one for one in known if one.is_open), key=lambda one: len(one.gpus), default=None)
@@ -107,3 +98,23 @@ async def verify(
             f"Not verified, since this board doesn't have them: {', '.join(map(cards.escaped, ordered.left_out))}."
         )
     await interaction.followup.send("\n".join(said), ephemeral=True)
+
+
+def followed_in(interaction: Asked) -> int:
+    """The channel where canaries are followed: the staff's if there is one, else this one."""
+    channel = bot_of(interaction).settings.staff_channel or interaction.channel_id
+    if channel is None:
+        raise Refused("there is no channel to report in", hint="Use the command in a channel, or set staff_channel.")
+    if channel == interaction.channel_id and (lacks := lacking(interaction)):
+        raise Refused(
+            f"I can't write in this channel: I lack {', '.join(lacks)}",
+            hint="Use the command elsewhere, or ask a host for these permissions.",
+        )
+    return channel
+
+
+async def boards_shown(interaction: Asked) -> list[BoardInfo]:
+    """The boards whose names may be read there: everyone can in an open channel."""
+    here = bot_of(interaction)
+    seen = await here.service.boards(interaction.user.id, roles_of(interaction))
+    return [one for one in seen if here.settings.staff_channel or access.is_for_everybody(one.visibility)]

@@ -1,4 +1,4 @@
-"""A script of a host's, run as a program of its own inside the cage: what it writes goes where the runner's log does."""
+"""A script of a host's, run as a program of its own inside the cage; what it writes goes into the runner's log."""
 
 from __future__ import annotations
 

@@ -64,11 +64,7 @@ class BoardActs(HostActs):
         found = sent.problem if sent is not None else self.newest_problem(problem or "")
         types = contest.as_known(gpus or found.gpus, self.offered())
         if not types:
-            known = ", ".join(sorted(self.offered()))
-            raise NoGpuType(
-                "a board needs at least one GPU type, and the problem names none",
-                hint=f"Places offer: {known}." if known else "Name one.",
-            )
+            raise NoGpuType(f"board {known} has no GPU type", hint="Choose at least one.")
         self.check_memory(found, types)
         if sent is not None:
             found = with_checked_inputs(found, eval_dir=shared_folders.eval_dir())

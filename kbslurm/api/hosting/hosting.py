@@ -6,6 +6,7 @@ from kbslurm.api.hosting.archiving import ArchivingActs
 from kbslurm.api.hosting.budgets import BudgetActs
 from kbslurm.api.hosting.comparing import ComparingActs
 from kbslurm.api.hosting.courses import CourseActs
+from kbslurm.api.hosting.database import DatabaseActs
 from kbslurm.api.hosting.entry import EntryActs
 from kbslurm.api.hosting.finalising import FinalisingActs
 from kbslurm.api.hosting.grading import GradingActs
@@ -28,6 +29,7 @@ class Hosting(
     BudgetActs,
     ComparingActs,
     CourseActs,
+    DatabaseActs,
     EntryActs,
     FinalisingActs,
     GradingActs,

@@ -86,5 +86,7 @@ class ScriptActs(HostActs):
         return self.script(number)
 
     def _author(self) -> PersonId:
-        """Who owns it: the host, or the service itself where only its own token or its database says who that is."""
-        return self.person.id if self.person is not None else self.store.people.service_person(now=self.now)
+        """Who owns it: the host, or the service itself where nobody says who that is."""
+        if self.person is not None:
+            return self.person.id
+        return self.creator if self.creator is not None else self.store.people.service_person(now=self.now)

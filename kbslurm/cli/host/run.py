@@ -58,7 +58,7 @@ def run(
     Exit code 0: its exit status was 0. 3: it was another, or the script hit its limit. 6: an infrastructure failure.
     130: it was cancelled.
     """
-    with host(as_) as hosts:
+    with host(as_, creates=True) as hosts:
         if show is not None:
             if file is not None:
                 raise Invalid("--show takes no file", hint="Leave one of the two out.")

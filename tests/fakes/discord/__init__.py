@@ -139,7 +139,8 @@ class Discord:
         **values: Any,
     ) -> Asked:
         """Type a command: it has to be one that was synced, with options that it has."""
-        data = self._data(name, {**values, **(files or {})}, focused=None)
+        guild = self.channels[channel].get("guild_id")
+        data = self._data(name, {**values, **(files or {})}, focused=None, guild=guild)
         return self._ask(COMMAND, who, channel, data)
 
     def add_direct(self, channel: int) -> None:
@@ -149,7 +150,9 @@ class Discord:
 
     def complete(self, who: User, name: str, focused: str, typed: str, channel: int = 3000, **values: Any) -> list[str]:
         """What Discord shows while somebody types into an option."""
-        asked = self._ask(COMPLETE, who, channel, self._data(name, {**values, focused: typed}, focused=focused))
+        guild = self.channels[channel].get("guild_id")
+        data = self._data(name, {**values, focused: typed}, focused=focused, guild=guild)
+        asked = self._ask(COMPLETE, who, channel, data)
         self.wait_for(lambda: asked.choices is not None, f"completions of {name}")
         assert asked.choices is not None
         return [str(one["value"]) for one in asked.choices]
@@ -284,11 +287,13 @@ class Discord:
 
     # ------------------------------------------------------------------------------------------------- interactions
 
-    def _data(self, name: str, values: Mapping[str, Any], focused: str | None) -> Json:
+    def _data(self, name: str, values: Mapping[str, Any], focused: str | None, guild: str | None) -> Json:
         words = name.split()
-        known = next((one for one in self.commands if one["name"] == words[0]), None)
+        here = self.guild_commands.get(int(guild or 0), [])
+        known = next((one for one in (*here, *self.commands) if one["name"] == words[0]), None)
         assert known, f"/{words[0]} isn't synced"
         data: Json = {"id": known["id"], "name": known["name"], "type": 1, "resolved": {}, "options": []}
+        data |= {"guild_id": known["guild_id"]} if "guild_id" in known else {}
         inner, options = data["options"], known.get("options") or []
         for word in words[1:]:
             found = next((one for one in options if one["name"] == word), None)
@@ -674,24 +679,25 @@ class Discord:
         sent = await request.json()
         strict.commands(sent)
         self.met["sync"] += 1
-        self.commands = [
-            {
-                **one,
-                "id": str(next(self._ids)),
-                "application_id": str(APPLICATION),
-                "version": "1",
-                "default_member_permissions": one.get("default_member_permissions"),
-            }
-            for one in sent
-        ]
+        self.commands = [self._registered(one) for one in sent]
         return _json(self.commands)
+
+    def _registered(self, sent: Json) -> Json:
+        return {
+            **sent,
+            "id": str(next(self._ids)),
+            "application_id": str(APPLICATION),
+            "version": "1",
+            "default_member_permissions": sent.get("default_member_permissions"),
+        }
 
     async def _synced_here(self, request: web.Request) -> web.Response:
         sent = await request.json()
         strict.commands(sent)
         self.met["guild sync"] += 1
-        self.guild_commands[int(request.match_info["guild"])] = sent
-        return _json(sent)
+        guild = request.match_info["guild"]
+        self.guild_commands[int(guild)] = [{**self._registered(one), "guild_id": guild} for one in sent]
+        return _json(self.guild_commands[int(guild)])
 
     async def _posted(self, request: web.Request) -> web.Response:
         channel = int(request.match_info["channel"])
