@@ -7,7 +7,7 @@ needs no privileged intent. Nothing else of a message is read, and none is kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import discord
 
@@ -18,15 +18,24 @@ from kbslurm.errors import BackendTrouble, Invalid, KbslurmError, Misconfigured,
 from kbslurm.observe.logs import teller
 from kbslurm_bot import cards, menus
 from kbslurm_bot.commands.submit import fetched
+from kbslurm_bot.confirm import Questions
+from kbslurm_bot.interactions import Bot
 from kbslurm_bot.permissions import missing_here
 from kbslurm_bot.text import sentence
-
-if TYPE_CHECKING:
-    from kbslurm_bot.discord_client import DiscordClient
 
 tell = teller("bot")
 MODE = "leaderboard"
 EXPIRED = "This menu has expired; mention me again with the file."
+
+
+class Here(Bot, Protocol):
+    """The parts of the bot that a message needs."""
+
+    menus: Questions[menus.Choose]
+
+    @property
+    def user(self) -> discord.ClientUser | None: ...
+    async def alarm(self, text: str, *, about: str = "") -> None: ...
 
 
 def is_for(bot: discord.ClientUser | None, message: discord.Message) -> bool:
@@ -36,7 +45,7 @@ def is_for(bot: discord.ClientUser | None, message: discord.Message) -> bool:
     return message.guild is None or any(one.id == bot.id for one in message.mentions)
 
 
-async def heard(client: DiscordClient, message: discord.Message) -> None:
+async def heard(client: Here, message: discord.Message) -> None:
     """Submit its file, or say in one sentence why not."""
     if not is_for(client.user, message):
         return
@@ -58,7 +67,7 @@ async def heard(client: DiscordClient, message: discord.Message) -> None:
         raise
 
 
-async def _submitted(client: DiscordClient, message: discord.Message) -> None:
+async def _submitted(client: Here, message: discord.Message) -> None:
     if len(message.attachments) > 1:
         raise Invalid("a submission is one file", hint="Attach one file, or a zip of several.")
     (file,) = message.attachments
@@ -91,9 +100,7 @@ async def _submitted(client: DiscordClient, message: discord.Message) -> None:
     )  # fmt: skip
 
 
-async def _hand_in(
-    client: DiscordClient, message: discord.Message, board: str | None, file_name: str, source: bytes
-) -> int:
+async def _hand_in(client: Here, message: discord.Message, board: str | None, file_name: str, source: bytes) -> int:
     user = message.author
     # Discord may deliver a message twice; its number says that it is the same.
     key = f"discord-{message.id}"
@@ -114,7 +121,7 @@ def _lacking(message: discord.Message) -> list[str]:
     """The permissions that a card needs and the bot lacks in the message's channel."""
     if message.guild is None:
         return []
-    allowed = message.channel.permissions_for(message.guild.me)  # type: ignore[union-attr]
+    allowed = message.channel.permissions_for(message.guild.me)
     in_thread = isinstance(message.channel, discord.Thread)
     return [name for name in missing_here(allowed, in_thread=in_thread) if name != "Attach Files"]
 

@@ -1,4 +1,4 @@
-"""docs/database.md as it stands: expand, migrate and contract on a real Postgres, with old code and new code at work."""
+"""docs/database.md as it stands: expand, migrate and contract on a real Postgres, old and new code at work."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Code:
                     if other is not None and other.written:
                         last = list(other.written)[-1]
                         assert self.read(last) == other.written[last], last
-            except BaseException as error:  # noqa: BLE001 - shown at the end, whatever it is
+            except BaseException as error:
                 self.failures.append(error)
             with self.turned:
                 self.rounds += 1
@@ -122,8 +122,8 @@ def old_code(store: PostgresStore) -> Code:
 def new_code(url: str, read: str) -> Code:
     """The next release's: it knows `summary` alone."""
     insert = """
-        INSERT INTO leaderboard (name, summary, problem_id, problem_version_id, visibility, gpus, secret_seed, created_at)
-        SELECT %(name)s, %(text)s, problem_id, id, 'public', '{A100}', 'seed', now() FROM problem_version LIMIT 1
+        INSERT INTO leaderboard (name, summary, problem_id, problem_version_id, gpus, secret_seed, created_at)
+        SELECT %(name)s, %(text)s, problem_id, id, '{A100}', 'seed', now() FROM problem_version LIMIT 1
     """
 
     def rows(statement: str, **told: str) -> list[dict[str, str]]:
@@ -131,8 +131,11 @@ def new_code(url: str, read: str) -> Code:
             done = connection.execute(statement.encode(), told)
             return done.fetchall() if done.description else []
 
+    def write(board: str, text: str) -> None:
+        rows(insert, name=board, text=text)
+
     return Code(
-        write=lambda board, text: rows(insert, name=board, text=text) and None,
+        write=write,
         read=lambda board: rows(read, name=board)[0]["summary"],
     )
 
@@ -173,7 +176,7 @@ def test_old_and_new_code_read_and_write_through_both_steps(
         with at_work(new, "new"):
             new.goes_on()
             assert new.read("b7") == "board 7", "it isn't filled yet"
-            batch, changed = statement_after("migrate"), []
+            batch, changed = statement_after("migrate"), list[int]()
             with psycopg.connect(database_url, autocommit=True) as connection:
                 while not changed or changed[-1]:
                     changed.append(connection.execute(batch.encode()).rowcount)

@@ -178,8 +178,7 @@ def test_nothing_else_that_people_write_matters(discord: Discord, api: ServedApi
     with bot(discord, api, tmp_path) as client:
         discord.say(ADA, "hello")
         discord.say(ADA, "not for you", files=[("k.py", NAMED)], mentions=False)
-        bots = {"author": {**User(900, "another").told(), "bot": True}}
-        discord.say(ADA, "", files=[("k.py", NAMED)], **bots)
+        discord.say(ADA, "", files=[("k.py", NAMED)], author={**User(900, "another").told(), "bot": True})
         discord.say(ADA, "", files=[("k.py", NAMED)], webhook_id="77")
         assert "Pong" in discord.answer(discord.command(ADA, "ping")), "all of it has arrived"
         assert list(client.cached_messages) == [], "no message is kept"
@@ -242,9 +241,7 @@ def test_the_menu_after_create_expires_politely(
 # -------------------------------------------------------------------------------------------- verifyruns, verifydb
 
 
-def test_every_open_board_is_verified_or_those_that_are_named(
-    discord: Discord, api: ServedApi, tmp_path: Path
-) -> None:
+def test_every_open_board_is_verified_or_those_that_are_named(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
     problem = api.store.boards.get("transpose").problem
     api.store.boards.add("other", problem, gpus=["A100"], confirm=False, now=api.now)
     api.store.boards.add("secret", problem, gpus=["A100"], visibility="closed", confirm=False, now=api.now)
@@ -291,9 +288,7 @@ def test_the_database_is_checked_from_the_bot(discord: Discord, api: ServedApi, 
 # --------------------------------------------------------------------------------------------------- a staging bot
 
 
-def test_a_staging_bot_is_in_its_own_server_and_nowhere_else(
-    discord: Discord, api: ServedApi, tmp_path: Path
-) -> None:
+def test_a_staging_bot_is_in_its_own_server_and_nowhere_else(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
     discord.add_guild(2001, 3100)
     with bot(discord, api, tmp_path, debug_server=2001):
         discord.wait_for(lambda: discord.guild_commands.get(2001), "commands")
@@ -329,12 +324,12 @@ def test_what_a_staging_bot_lacks_is_said(tmp_path: Path, env: dict[str, str], s
 
 def test_a_staging_bots_process_has_its_own_token_and_no_live_channel(tmp_path: Path) -> None:
     (tmp_path / "kbslurm.toml").write_text('[discord]\nchannel = "1"\nstaff_channel = "2"\n')
-    env = {"DISCORD_TOKEN": "live", "DISCORD_DEBUG_TOKEN": "staging", "DISCORD_DEBUG_SERVER": "2001"}
+    env = {"DISCORD_TOKEN": "live", "DISCORD_DEBUG_TOKEN": "planted-debug", "DISCORD_DEBUG_SERVER": "2001"}
     config = configs.load(None, {**env, "KBSLURM_BOT_TOKEN": "b"}, cwd=tmp_path)
     told, live = environment(config, debug=True), environment(config)
-    assert told["DISCORD_TOKEN"] == "staging" and "live" not in told.values()
-    assert "staging" not in live.values() and live["KBSLURM_DISCORD_DEBUG_SERVER"] == ""
+    assert told["DISCORD_TOKEN"] == "planted-debug" and "live" not in told.values()
+    assert "planted-debug" not in live.values() and live["KBSLURM_DISCORD_DEBUG_SERVER"] == ""
     assert told["KBSLURM_DISCORD_DEBUG_SERVER"] == "2001"
     assert told["KBSLURM_DISCORD_CHANNEL"] == told["KBSLURM_DISCORD_STAFF_CHANNEL"] == ""
     assert told["KBSLURM_BOT_MEMORY"] != live["KBSLURM_BOT_MEMORY"]
-    assert "staging" not in CommandLine(cwd=tmp_path, env=env)("config", "show").out
+    assert "planted-debug" not in CommandLine(cwd=tmp_path, env=env)("config", "show").out

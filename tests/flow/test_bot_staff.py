@@ -341,7 +341,7 @@ def test_a_role_of_another_server_gives_nothing_and_a_restart_ends_questions(
 
 def test_a_question_is_answered_once_by_whoever_asked_and_soon() -> None:
     now = 0.0
-    questions = confirm.Questions(steady=lambda: now)
+    questions: confirm.Questions[confirm.Act] = confirm.Questions(steady=lambda: now)
 
     async def act(_: object) -> str:
         return ""

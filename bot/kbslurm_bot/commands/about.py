@@ -11,6 +11,8 @@ from kbslurm.errors import KbslurmError
 from kbslurm_bot.interactions import PATIENCE_S, Asked, bot_of, may
 from kbslurm_bot.text import fitting
 
+HOSTS_WORDS = ("admin", "verify", "verifyruns", "verifydb")
+
 
 @app_commands.command(name="ping", description="Are the bot and the service up?")
 async def ping(interaction: Asked) -> None:
@@ -61,4 +63,4 @@ def audience(command: app_commands.Command[Any, ..., Any]) -> Literal["host", "c
     name = command.qualified_name
     if name == "leaderboard create":
         return "creator"
-    return "host" if name.split()[0] in ("admin", "verify", "verifyruns", "verifydb") or name == "leaderboard delete" else None
+    return "host" if name.split()[0] in HOSTS_WORDS or name == "leaderboard delete" else None

@@ -1,4 +1,5 @@
-"""`/run`: a test run that never ranks, or a host's script without a board. `/verify`: test the places with a canary, and one message that follows it."""
+"""`/run`: a test run that never ranks, or a host's script without a board. `/verify`: test the places with a canary,
+and one message that follows it."""
 
 from __future__ import annotations
 
@@ -32,8 +33,9 @@ Try = Literal["test", "benchmark"]
     leaderboard="The board, unless the file names it; hosts may leave it out to run a script",
     mode="benchmark (default) measures, test only checks",
     backend="The only place to run it at (default: whichever is free)",
-    timeout="For hosts, without a leaderboard: how many seconds the script may take (default: 60)",
+    timeout_s="For hosts, without a leaderboard: how many seconds the script may take (default: 60)",
 )
+@app_commands.rename(timeout_s="timeout")
 @app_commands.autocomplete(leaderboard=complete_board, gpu=complete_gpus, backend=complete_places)
 async def run(
     interaction: Asked,
@@ -42,7 +44,7 @@ async def run(
     leaderboard: str | None = None,
     mode: Try = "benchmark",
     backend: str | None = None,
-    timeout: app_commands.Range[int, 1, MOST_S] | None = None,
+    timeout_s: app_commands.Range[int, 1, MOST_S] | None = None,
 ) -> None:
     if leaderboard is not None:
         await handed_in(interaction, file, leaderboard, gpu, mode, backend)
@@ -52,7 +54,7 @@ async def run(
     if _names_board(source) or not (await may(interaction)).host:
         await submitted(interaction, None, gpus_typed(gpu), mode, file.filename, source, backend)
     else:
-        await run_script(interaction, file.filename, source, gpu, timeout or DEFAULT_S, backend)
+        await run_script(interaction, file.filename, source, gpu, timeout_s or DEFAULT_S, backend)
 
 
 def _names_board(source: bytes) -> bool:

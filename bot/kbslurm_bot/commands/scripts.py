@@ -29,7 +29,9 @@ async def run_script(
     named = gpus_typed(gpu)
     if len(named) != 1:
         raise Invalid("a script runs on one GPU type", hint="Name one, or a leaderboard to test the file on.")
-    told = await as_asker(interaction, lambda client: client.run_script(file_name, source, named[0], timeout_s, backend))
+    told = await as_asker(
+        interaction, lambda client: client.run_script(file_name, source, named[0], timeout_s, backend)
+    )
     number = told["script"]
     what = f"Script {number} is queued for {cards.escaped(told['gpu'])}; its output comes here when it has ended."
     await interaction.followup.send(what, ephemeral=True)
@@ -52,9 +54,9 @@ def ended(told: Mapping[str, Any]) -> tuple[str, list[discord.File]]:
     """A script's end: short output as text, longer output as a file."""
     at = f" at {cards.escaped(told['place'])}" if told["place"] else ""
     took = f" after {span(told['took_s'])}" if told["took_s"] is not None else ""
+    end = cards.escaped(told["reason"] or told["state"])
     lines = [
-        f"Script {told['script']} on {cards.escaped(told['gpu'])}{at}:"
-        f" {cards.escaped(told['reason'] or told['state'])}{took}.",
+        f"Script {told['script']} on {cards.escaped(told['gpu'])}{at}: {end}{took}.",
         f"-# {told['used_gpu_s']:g} of {told['gpu_s_per_day']:g} GPU-seconds used within a day",
     ]
     output = str(told["output"])

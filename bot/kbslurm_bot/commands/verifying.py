@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from discord import app_commands
 
-from kbslurm.client.answers import BoardInfo
+from kbslurm.client.answers import BoardInfo, Verifying
 from kbslurm.client.http import Client
 from kbslurm.domain.amounts import counted, span
 from kbslurm.errors import Invalid, KbslurmError, NotFound
@@ -65,13 +67,15 @@ def _chosen(known: list[BoardInfo], text: str | None) -> list[BoardInfo]:
     return found
 
 
-async def _ordered(
-    interaction: Asked, boards: list[BoardInfo], mode: Try, backend: str | None, channel: int
-) -> str:  # fmt: skip
+def _verified(board: str, mode: Try, backend: str | None, client: Client) -> Verifying:
+    return client.verify(board, [], mode, on=backend)
+
+
+async def _ordered(interaction: Asked, boards: list[BoardInfo], mode: Try, backend: str | None, channel: int) -> str:
     here, done, lines = bot_of(interaction), 0, []
     for board in boards:
         try:
-            told = await as_asker(interaction, lambda client, name=board.name: client.verify(name, [], mode, on=backend))  # type: ignore[misc]
+            told = await as_asker(interaction, partial(_verified, board.name, mode, backend))
         except Away:
             raise
         except KbslurmError as error:  # one board without a canary doesn't keep the others from theirs
@@ -93,8 +97,8 @@ async def verifydb(interaction: Asked) -> None:
     lag = "" if found["lag_s"] is None else f", its lease renewed {span(found['lag_s'])} ago"
     lines = [
         "✗ The database needs attention." if found["troubles"] else "✓ The database is fine.",
-        f"Schema {found['revision']} is {found['schema']}; {found['server']}, {found['size_bytes'] / 1e6:.1f} MB,"
-        f" answers in {found['round_trip_ms']:g} ms.",
+        f"Schema {found['revision']} is {found['schema']}.",
+        f"{found['server']}, {found['size_bytes'] / 1e6:.1f} MB, answers in {found['round_trip_ms']:g} ms.",
         f"Leader: {cards.escaped(found['leader'] or 'none')}{lag}.",
         f"Last event: {event['kind']} (number {event['id']}), {span(event['age_s'])} ago."
         if event

@@ -16,9 +16,9 @@ from kbslurm_eval.judge.replies import Rejected, clean
 from kbslurm_eval.judge.run_state import RunState
 from kbslurm_eval.shared.runner_link import Status
 from kbslurm_eval.shared.scripts import EXIT_STATUS, KILLED_FROM, SCRIPT
-from kbslurm_eval.shared.wire import LOG_CAP, PhaseResult, VerdictName
+from kbslurm_eval.shared.wire import LOG_CAP, PhaseName, PhaseResult, VerdictName
 
-PHASE = "test"  # the only one of its mode
+PHASE: PhaseName = "test"  # the only one of its mode
 
 
 def ran(run: RunState, launches: Launches) -> tuple[VerdictName, str]:

@@ -13,7 +13,6 @@ from kbslurm.cli.arguments import Json
 from kbslurm.cli.context import configuration
 from kbslurm.cli.operator.bot_process import ARGV, environment
 
-
 Debug = Annotated[
     bool, typer.Option("--debug", help="The staging bot, with DISCORD_DEBUG_TOKEN in DISCORD_DEBUG_SERVER alone.")
 ]

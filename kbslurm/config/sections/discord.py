@@ -33,7 +33,8 @@ def _gateway_url(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class DiscordSection:
-    """The Discord bot. Its secret is DISCORD_TOKEN, with `--debug` DISCORD_DEBUG_TOKEN; the one for signing in with Discord is CLI_DISCORD_CLIENT_SECRET.
+    """The Discord bot. Its secret is DISCORD_TOKEN, with `--debug` DISCORD_DEBUG_TOKEN; the one for signing in with
+    Discord is CLI_DISCORD_CLIENT_SECRET.
 
     The bot identifies itself to the API with KBSLURM_BOT_TOKEN; `kbslurm up` makes one if none is set.
     """
