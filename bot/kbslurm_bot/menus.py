@@ -83,25 +83,31 @@ async def offer(
 ) -> None:
     """Send a menu for this user. It disappears from its message once it was used, and gives way to `expired` later."""
 
+    shown: asyncio.Future[Shown] = asyncio.get_running_loop().create_future()
+    over = asyncio.create_task(_expiring(shown, expired), name="menu")
+    _waiting.add(over)
+    over.add_done_callback(_waiting.discard)
+
     async def used(interaction: discord.Interaction[Any], chosen: Sequence[str]) -> str:
         said = await choose(interaction, [one for one in options if one[:100] in chosen])
         over.cancel()
-        await _closed(message, None)
+        await _closed(await shown, None)
         return said
 
     key = client.menus.put(user, used)
     view = discord.ui.View(timeout=None)
     view.add_item(Menu.of(key, options, placeholder, most))
     view.stop()
-    message = await send(view)
-    over = asyncio.create_task(_expiring(message, expired), name="menu")
-    _waiting.add(over)
-    over.add_done_callback(_waiting.discard)
+    try:
+        shown.set_result(await send(view))
+    except BaseException:
+        over.cancel()
+        raise
 
 
-async def _expiring(message: Shown, expired: str) -> None:
+async def _expiring(shown: asyncio.Future[Shown], expired: str) -> None:
     await asyncio.sleep(GOOD_FOR_S)
-    await _closed(message, expired)
+    await _closed(await shown, expired)
 
 
 async def _closed(message: Shown, content: str | None) -> None:

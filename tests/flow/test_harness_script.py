@@ -12,7 +12,9 @@ from kbslurm_eval.shared.scripts import SCRIPT
 from tests.flow import harness_ground as ground
 
 
-def _ran(folder: Path, source: str, *, seconds: float = 60.0, **limits: Any) -> wire.Report:
+def _ran(
+    folder: Path, source: str, *, seconds: float = 60.0, level: str = "2", **limits: Any
+) -> wire.Report:  # fmt: skip
     told = ground.manifest(
         source,
         mode="test",
@@ -25,7 +27,20 @@ def _ran(folder: Path, source: str, *, seconds: float = 60.0, **limits: Any) -> 
         config={SCRIPT: True},
         limits=wire.Limits(test_s=seconds, **limits),
     )
-    return ground.judged(folder, told).told
+    return ground.judged(folder, told, env={"KBSLURM_EVAL_LEVEL": level}).told
+
+
+@pytest.mark.parametrize("level", ["0", "1", "2"])
+def test_in_every_cage_it_starts_programs_and_writes_files_of_its_own(tmp_path: Path, level: str) -> None:
+    source = (
+        "import subprocess, sys, tempfile\n"
+        "subprocess.run([sys.executable, '-c', 'print(1)'], check=True)\n"
+        "open('beside', 'w').write('2')\n"
+        "print(open('beside').read(), bool(tempfile.mkstemp()))\n"
+    )
+    report = _ran(tmp_path, source, level=level)
+    assert (report.verdict, report.log) == ("passed", "1\n2 True\n"), report.log
+    assert report.isolation.level <= int(level)
 
 
 def test_its_output_comes_back_whole_and_in_order(tmp_path: Path) -> None:

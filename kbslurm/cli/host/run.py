@@ -33,7 +33,7 @@ AWAY_S = 120.0
 
 def run(
     file: Annotated[
-        Path | None, typer.Argument(help="The script: one Python file.", show_default=False)
+        Path | None, typer.Argument(metavar="[FILE]", help="The script: one Python file.", show_default=False)
     ] = None,
     gpu: Annotated[str | None, typer.Option("--gpu", "-g", help="The GPU type; one that a place offers.")] = None,
     timeout: Annotated[
@@ -52,8 +52,8 @@ def run(
 ) -> int:  # fmt: skip
     """Run a script on a GPU type of your choice, without a board: for hosts, within a budget of GPU-seconds a day.
 
-    It is caged like a submission: no network, and no files but its own. What it wrote (cut at 64 KiB) goes to stdout,
-    and how it ended to stderr. ^C cancels it.
+    It runs in the cage that a submission gets there, and never ranks. What it wrote (cut at 64 KiB) goes to stdout when
+    it has ended, and how it ended to stderr. ^C cancels it.
 
     Exit code 0: its exit status was 0. 3: it was another, or the script hit its limit. 6: an infrastructure failure.
     130: it was cancelled.
