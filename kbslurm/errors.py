@@ -10,7 +10,8 @@ KbslurmError
 │   ├── QuotaSpent                                               http 429
 │   └── NotAccepting                                             http 503
 ├── Invalid           the input is wrong                exit 2   http 400
-│   └── TooLarge                                                 http 413
+│   ├── TooLarge                                                 http 413
+│   └── NoGpuType
 ├── NotFound          nothing has that name             exit 2   http 404
 ├── Misconfigured     an operator must fix the set-up   exit 2   http 500
 └── BackendTrouble    a cluster or service failed       exit 6   http 503
@@ -133,6 +134,10 @@ class TooLarge(Invalid):
     """The file is too large."""
 
     http_status = 413
+
+
+class NoGpuType(Invalid):
+    """A board has no GPU type."""
 
 
 class NotFound(KbslurmError):

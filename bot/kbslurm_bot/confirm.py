@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 import discord
 
@@ -21,25 +21,26 @@ GOOD_FOR_S = 600.0
 MOST = 1000
 SAID = re.compile(r"kb:sure:(?P<say>yes|no):(?P<key>[0-9a-f]{16})")
 Act = Callable[[discord.Interaction[Any]], Awaitable[str]]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
-    """`act` runs when `user` confirms, and returns what was done."""
+class Question(Generic[T]):
+    """`act` runs when `user` answers, and returns what was done."""
 
     user: int
-    act: Act
+    act: T
     at: float
 
 
-class Questions:
-    """The pending confirmations. `take` returns each once."""
+class Questions(Generic[T]):
+    """The pending questions. `take` returns what to do for each once."""
 
     def __init__(self, steady: Callable[[], float] = time.monotonic) -> None:
         self._steady = steady
-        self._open: dict[str, Question] = {}
+        self._open: dict[str, Question[T]] = {}
 
-    def put(self, user: int, act: Act) -> str:
+    def put(self, user: int, act: T) -> str:
         """Store it under an unguessable key."""
         now = self._steady()
         fresh = {key: one for key, one in self._open.items() if now - one.at < GOOD_FOR_S}
@@ -48,11 +49,11 @@ class Questions:
         self._open[key] = Question(user=user, act=act, at=now)
         return key
 
-    def take(self, key: str, user: int) -> Act:
+    def take(self, key: str, user: int, *, again: str = "Use the command again.") -> T:
         """The pending action, for the person who asked; Refused if it isn't theirs, was answered, or has expired."""
         found = self._open.get(key)
         if found is None or self._steady() - found.at >= GOOD_FOR_S:
-            raise Refused("this question has been answered or has expired", hint="Use the command again.")
+            raise Refused("this question has been answered or has expired", hint=again)
         if found.user != user:
             raise Refused("only the person who used the command can answer this", hint="Use the command yourself.")
         del self._open[key]

@@ -1,6 +1,7 @@
 """The bot's Discord client: one connection, its commands, buttons and cards.
 
-It needs no privileged intent: it receives commands and buttons, never people's messages.
+It needs no privileged intent: it receives commands and buttons, and of people's messages only those that mention it or
+are sent to it directly. It keeps none.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from kbslurm.client.answers import (
     FeedEvent,
 )
 from kbslurm.observe.logs import teller
-from kbslurm_bot import cards
+from kbslurm_bot import cards, mentions, menus
 from kbslurm_bot.alarms import Alarms
 from kbslurm_bot.announcements import Announcer
 from kbslurm_bot.buttons import BUTTONS
 from kbslurm_bot.commands.all import ALL
-from kbslurm_bot.confirm import ConfirmButton, Questions
+from kbslurm_bot.confirm import Act, ConfirmButton, Questions
 from kbslurm_bot.discord_messages import DiscordMessages
 from kbslurm_bot.failures import say_failure
 from kbslurm_bot.feed import follow
@@ -54,6 +55,11 @@ def connect_to(settings: Settings) -> None:
 class Tree(app_commands.CommandTree["DiscordClient"]):
     """A command tree that turns every failure into one sentence for the person."""
 
+    async def interaction_check(self, interaction: discord.Interaction[DiscordClient], /) -> bool:
+        """A staging bot takes commands in its own server only."""
+        only = interaction.client.settings.debug_server
+        return only is None or interaction.guild_id == only
+
     async def on_error(
         self, interaction: discord.Interaction[DiscordClient], error: app_commands.AppCommandError
     ) -> None:
@@ -65,7 +71,8 @@ class DiscordClient(discord.Client):
 
     def __init__(self, settings: Settings, state: State, service: Service, **more: Any) -> None:
         super().__init__(
-            intents=discord.Intents(guilds=True),
+            intents=discord.Intents(guilds=True, guild_messages=True, dm_messages=True),
+            max_messages=None,
             allowed_mentions=discord.AllowedMentions.none(),
             proxy=settings.proxy,
             **more,
@@ -73,16 +80,17 @@ class DiscordClient(discord.Client):
         self.settings, self.state, self.service = settings, state, service
         self.live_cards = LiveCards(state, service, DiscordMessages(self))
         self.tree = Tree(self)
-        self.questions = Questions()
+        self.questions: Questions[Act] = Questions()
+        self.menus: Questions[menus.Choose] = Questions()
         self._tasks: list[asyncio.Task[None]] = []
         link = f"\n{settings.public_url}/staff" if settings.public_url else ""
         self.alarms = Alarms(DiscordMessages(self), settings.staff_channel, link)
         self._raising: set[asyncio.Task[None]] = set()
         for one in ALL:
-            self.tree.add_command(one)
+            self.tree.add_command(one, guild=self.only_guild())
 
     async def setup_hook(self) -> None:
-        self.add_dynamic_items(*BUTTONS, ConfirmButton)
+        self.add_dynamic_items(*BUTTONS, ConfirmButton, menus.Menu)
         await self._sync()
         self.live_cards.start()
         listeners: list[Callable[[FeedEvent], None]] = []
@@ -96,21 +104,31 @@ class DiscordClient(discord.Client):
 
     async def _sync(self) -> None:
         """Register the commands with Discord, but only if they changed, since registrations are rate-limited."""
-        payload = [one.to_dict(self.tree) for one in self.tree.get_commands()]
-        told = json.dumps([self.application_id, payload], sort_keys=True, default=str)
+        only = self.only_guild()
+        payload = [one.to_dict(self.tree) for one in self.tree.get_commands(guild=only)]
+        told = json.dumps([self.application_id, only and only.id, payload], sort_keys=True, default=str)
         digest = hashlib.sha256(told.encode()).hexdigest()
         if self.state.word(SYNCED) != digest:
-            await self.tree.sync()
+            await self.tree.sync(guild=only)
             self.state.keep(SYNCED, digest)
             tell("commands synced", commands=len(payload))
+
+    def only_guild(self) -> discord.Object | None:
+        """The only server of a staging bot; a live bot's commands are everywhere."""
+        return None if self.settings.debug_server is None else discord.Object(self.settings.debug_server)
 
     async def synced_anew(self, guild: int | None) -> int:
         """Register all commands with Discord again; the guild's own ones come from another bot version and are
         cleared."""
-        count = len(await self.tree.sync())
-        if guild is not None:
+        only = self.only_guild()
+        count = len(await self.tree.sync(guild=only))
+        if guild is not None and only is None:
             await self.tree.sync(guild=discord.Object(guild))
         return count
+
+    async def on_message(self, message: discord.Message) -> None:
+        if self.settings.debug_server is None or getattr(message.guild, "id", None) == self.settings.debug_server:
+            await mentions.heard(self, message)
 
     async def on_ready(self) -> None:
         tell("ready", guilds=len(self.guilds), user=str(self.user))

@@ -15,7 +15,7 @@ GATEWAY_URL = "wss://gateway.discord.gg/"
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """`token` is Discord's, `bot_token` identifies us to our own API at `url`. `public_url` is the API's address for
-    people."""
+    people. `debug_server`: the only server that a staging bot works in."""
 
     token: str
     bot_token: str
@@ -27,6 +27,7 @@ class Settings:
     proxy: str | None = None
     channel: int | None = None
     staff_channel: int | None = None
+    debug_server: int | None = None
 
     @classmethod
     def of(cls, env: Mapping[str, str], *, checks: bool = False) -> Settings:
@@ -45,6 +46,7 @@ class Settings:
             gateway_url=env.get("KBSLURM_DISCORD_GATEWAY") or GATEWAY_URL,
             channel=int(env.get("KBSLURM_DISCORD_CHANNEL") or 0) or None,
             staff_channel=int(env.get("KBSLURM_DISCORD_STAFF_CHANNEL") or 0) or None,
+            debug_server=int(env.get("KBSLURM_DISCORD_DEBUG_SERVER") or 0) or None,
             proxy=env.get("HTTPS_PROXY") or env.get("https_proxy") or None,
         )
 

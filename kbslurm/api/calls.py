@@ -109,6 +109,7 @@ CALLS: Mapping[str, Call] = {
     "POST /admin/warm": Call(cap=FIELDS, who="host"),
     "POST /admin/warm/drain": Call(cap=FIELDS, who="host"),
     "POST /admin/leaderboards/{leaderboard}/verify": Call(cap=LISTS, who="host"),
+    "POST /admin/scripts": Call(cap=SOURCE, who="host"),
     "POST /admin/update-problems": Call(cap=FIELDS, who="host", in_turn=False),
     "POST /login": Call(cap=FORM),
     "POST /logout": Call(cap=FORM),

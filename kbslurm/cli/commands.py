@@ -183,7 +183,10 @@ COMMANDS: Mapping[str, Command | Group] = {
         "The database: upgrade, check.",
         {
             "upgrade": Command("operator.db:upgrade", "Upgrade the schema to this version."),
-            "check": Command("operator.db:check", "Report the state of the schema: current, behind, empty or ahead."),
+            "check": Command(
+                "operator.db:check",
+                "Check the database: the state of its schema, who leads, how late that is, and the last event.",
+            ),
             "downgrade": Command("operator.db:downgrade", "Downgrade the schema."),
         },
     ),
@@ -387,6 +390,10 @@ COMMANDS: Mapping[str, Command | Group] = {
                 "Export a roster as a CSV that `roster import` takes again, with every column that came with it.",
             ),
         },
+    ),
+    "run": Command(
+        "host.run:run",
+        "Run a script on a GPU type of your choice, without a board: for hosts, within a budget of GPU-seconds a day.",
     ),
     "shadow": Group(
         "Measure submissions at another place as well: order, report.",

@@ -157,6 +157,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "roster remove": ("kbslurm roster remove ada --course gpu-2026",),
     "roster set": ("kbslurm roster set ada --course gpu-2026 --section B --team red",),
     "roster show": ("kbslurm roster show ada --course gpu-2026",),
+    "run": (
+        "kbslurm run probe.py --gpu H100",
+        "kbslurm run probe.py --gpu H100 --timeout 120 --on della --json",
+        "kbslurm run --show 431",
+    ),
     "shadow order": ("kbslurm shadow order 412 --on modal",),
     "shadow report": ("kbslurm shadow report transpose",),
     "similar": (

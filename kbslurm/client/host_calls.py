@@ -89,6 +89,11 @@ class HostCalls(Connection):
         """The source of anyone's submission; empty if it was deleted."""
         return str(self.any_submission(number)["code"] or "")
 
+    def database(self) -> Mapping[str, Any]:
+        """How the database is doing: schema, leader, lag, last event."""
+        found: Mapping[str, Any] = self._get("/admin/database")
+        return found
+
     def overview(self) -> Mapping[str, Any]:
         """Queue, leader, and what needs attention: `accepts_jobs`, `leader`, `queue`, `attention`."""
         found: Mapping[str, Any] = self._get("/admin/overview")

@@ -18,6 +18,7 @@ from kbslurm.client.host_course_calls import HostCourseCalls
 from kbslurm.client.host_grade_calls import HostGradeCalls
 from kbslurm.client.host_measuring_calls import HostMeasuringCalls
 from kbslurm.client.host_question_calls import HostQuestionCalls
+from kbslurm.client.host_script_calls import HostScriptCalls
 from kbslurm.client.host_time_calls import HostTimeCalls
 from kbslurm.client.host_user_calls import HostUserCalls
 from kbslurm.client.host_warm_calls import HostWarmCalls
@@ -35,6 +36,7 @@ class Client(
     HostGradeCalls,
     HostMeasuringCalls,
     HostQuestionCalls,
+    HostScriptCalls,
     HostTimeCalls,
     HostUserCalls,
     HostWarmCalls,

@@ -21,6 +21,7 @@ from kbslurm.config import toml_file
 from kbslurm.config.environment import default_state_dir, home_in, origin_of, with_dotenv
 from kbslurm.config.secret_values import MISPLACED, Secret, secret_in
 from kbslurm.config.sections.checks import web_address
+from kbslurm.config.sections.discord import discord_id
 from kbslurm.config.sections.github import check_github
 from kbslurm.config.sections.kbslurm_toml import KbslurmToml, check_addresses, check_reached, leaves, path_of
 from kbslurm.domain.secret_names import SECRET_VARIABLES
@@ -87,6 +88,10 @@ def load(path: Path | None = None, env: Mapping[str, str] | None = None, *, cwd:
         state_dir = toml_file.resolved(around["KBSLURM_STATE_DIR"], here)
         told = dataclasses.replace(told, daemon=dataclasses.replace(told.daemon, state_dir=state_dir))
         origins["daemon.state_dir"] = origin_of("KBSLURM_STATE_DIR", env, lines)
+    if around.get("DISCORD_DEBUG_SERVER"):
+        server = discord_id(around["DISCORD_DEBUG_SERVER"])
+        told = dataclasses.replace(told, discord=dataclasses.replace(told.discord, debug_server=server))
+        origins["discord.debug_server"] = origin_of("DISCORD_DEBUG_SERVER", env, lines)
     if around.get("GITHUB_API_URL"):
         api_url = web_address(around["GITHUB_API_URL"])
         told = dataclasses.replace(told, github=dataclasses.replace(told.github, api_url=api_url))

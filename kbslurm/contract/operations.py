@@ -116,3 +116,48 @@ class ServiceStatus(Shape):
     warm: dict[str, Any] = Field(default_factory=dict)
     troubles: list[str]
     next: list[str]
+
+
+class LastEvent(Shape):
+    """The newest event: something that happened to a submission, or a host's act."""
+
+    id: Id
+    kind: str
+    age_s: float
+
+
+class DatabaseTold(Shape):
+    """The database. `needs`: the revision that this version works with; `lag_s`: how long ago the leader renewed its
+    lease; `clock_off_s`: by how much the database's clock is ahead of this host's. `troubles`: what to look at."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "schema": "current",
+                "revision": "0037",
+                "needs": "0037",
+                "server": "Postgres 18.4",
+                "size_bytes": 41_000_000,
+                "round_trip_ms": 0.8,
+                "clock_off_s": 0.001,
+                "leader": "login1:4711",
+                "leads_for_s": 86400.0,
+                "lag_s": 1.2,
+                "last_event": {"id": 90210, "kind": "run.scored", "age_s": 12.5},
+                "troubles": [],
+            }
+        },
+    )
+    schema_: Literal["current", "behind", "ahead"] = Field(alias="schema")
+    revision: str
+    needs: str
+    server: str
+    size_bytes: int
+    round_trip_ms: float
+    clock_off_s: float
+    leader: str | None
+    leads_for_s: float | None
+    lag_s: float | None
+    last_event: LastEvent | None
+    troubles: list[str]

@@ -6,6 +6,7 @@ from __future__ import annotations
 SECRET_VARIABLES = (
     "DATABASE_URL",
     "DISCORD_TOKEN",
+    "DISCORD_DEBUG_TOKEN",
     "GITHUB_TOKEN",
     "KBSLURM_RUN_KEY",
     "POPCORN_ADMIN_TOKEN",

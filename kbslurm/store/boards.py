@@ -16,7 +16,7 @@ from kbslurm.domain.lateness import LatePolicy
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.pseudonyms import Disguise
 from kbslurm.domain.run import PersonId
-from kbslurm.errors import Invalid, NotFound
+from kbslurm.errors import Invalid, NoGpuType, NotFound
 from kbslurm.store.connect import Pool
 from kbslurm.store.problems import Problems, make_version
 from kbslurm.store.rows import Rows, note_event, or_now
@@ -87,7 +87,7 @@ class Boards(Rows):
             problem = self._problems.of_version(problem_version_id)
         types = tuple(dict.fromkeys(contest.gpu_name(gpu) for gpu in (gpus or problem.gpus)))
         if not types:
-            raise Invalid(f"board {known} has no GPU type", hint="Choose at least one.")
+            raise NoGpuType(f"board {known} has no GPU type", hint="Choose at least one.")
         contest.zone(zone)
         at = or_now(now)
         with self._pool.transaction() as connection:

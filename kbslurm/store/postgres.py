@@ -18,6 +18,7 @@ from kbslurm.store.finalisations import Finalisations
 from kbslurm.store.finals import Finals
 from kbslurm.store.gpu_budgets import GpuBudgets
 from kbslurm.store.grades import Gradebook
+from kbslurm.store.health import Health
 from kbslurm.store.intake import Intake
 from kbslurm.store.invites import Invites
 from kbslurm.store.keepers import Keepers
@@ -39,6 +40,7 @@ from kbslurm.store.roster import Roster
 from kbslurm.store.rows import Rows
 from kbslurm.store.runs import Runs
 from kbslurm.store.scores import Scores
+from kbslurm.store.scripts import Scripts
 from kbslurm.store.settings import Settings
 from kbslurm.store.shadows import Shadows
 from kbslurm.store.sources import Sources
@@ -60,6 +62,7 @@ class PostgresStore(Rows):
         super().__init__(pool)
         self._listener = Listener(url)
         self.events = Events(pool, self._listener)
+        self.health = Health(pool)
         self.leases = Leases(pool)
         self.settings = Settings(pool)
         self.people = People(pool, self.events)
@@ -93,6 +96,7 @@ class PostgresStore(Rows):
         self.calibrations = Calibrations(pool, self.problems)
         self.rejudgings = Rejudgings(pool, self.boards, self.problems)
         self.questions = Questions(pool)
+        self.scripts = Scripts(pool)
         self.shadows = Shadows(pool, self.boards)
         self.places = Places(pool)
         self.keepers = Keepers(pool)

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from psycopg.types.json import Jsonb
 
+from kbslurm.domain import scripts
 from kbslurm.domain.problem import Problem, as_json, from_json
 from kbslurm.errors import NotFound
 from kbslurm.store.connect import Connection, Pool
@@ -35,7 +36,9 @@ class Problems(Rows):
         """Every version of every problem, by name and then oldest first."""
         found = self._all(
             "SELECT v.id, v.problem_id, p.name, v.digest, v.created_at, coalesce(v.content->>'inputs', '') AS inputs"
-            " FROM problem_version v JOIN problem p ON p.id = v.problem_id ORDER BY p.name, v.id"
+            " FROM problem_version v JOIN problem p ON p.id = v.problem_id WHERE p.name <> %(built_in)s"
+            " ORDER BY p.name, v.id",
+            {"built_in": scripts.NAME},
         )
         return [ProblemVersion(**row) for row in found]
 

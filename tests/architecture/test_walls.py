@@ -87,7 +87,7 @@ def test_the_walls_are_those_of_the_design() -> None:
         floors = contracts[name]
         assert floors["containers"] == [container] and floors["exhaustive"] is True
         assert floors["type"] == "layers" and "exhaustive_ignores" not in floors
-    assert contracts["bot-floors"]["layers"][1:4] == ["check | discord_client", "buttons", "commands"]
+    assert contracts["bot-floors"]["layers"][1:4] == ["check | discord_client", "buttons | mentions", "commands"]
     assert contracts["harness-floors"]["layers"] == ["run", "judge | runner", "build | cage | device", "shared"]
     assert not [contract for contract in contracts.values() if contract.get("ignore_imports")]
 

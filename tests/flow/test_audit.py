@@ -75,6 +75,8 @@ MEASURED = (
 )
 # Calls that need a site which allows what they do, in test_warm.
 WARM = ("POST /admin/warm", "POST /admin/warm/drain")
+# Calls about scripts, in test_scripts.
+SCRIPTS = ("POST /admin/scripts", "DELETE /admin/scripts/{script}")
 # Commands without one.
 UNAUDITED_COMMANDS = {
     "submit": OWN, "ask": OWN, "code": OWN, "nickname": OWN, "login": OWN, "join": OWN, "logout": OWN,
@@ -82,7 +84,7 @@ UNAUDITED_COMMANDS = {
     **dict.fromkeys(("context list", "context use", "context show", "context remove"), "only on one's own machine"),
     "final": "as an order, an application and a discard, in test_finals", "problem sync": "as its call",
     "rejudge": "as its call", "question rejudge": "as its call", "shadow order": "in the contract of the store",
-    "warm start": "in test_warm", "warm drain": "in test_warm",
+    "run": "in test_scripts", "warm start": "in test_warm", "warm drain": "in test_warm",
     **dict.fromkeys(("up", "tick", "api", "demo", "bot run", "db upgrade", "db downgrade"), "runs or prepares it"),
     **dict.fromkeys(
         ("image build", "image pull", "image push", "site init", "github install", "modal deploy", "problem import"),
@@ -267,7 +269,7 @@ def test_every_call_of_a_host_that_changes_something_is_in_the_audit_log(api: Se
         "POST /staff/{act}", "POST /staff/board/{leaderboard}/{act}", "POST /staff/courses/{course}/import",
         "POST /staff/courses/{course}/{act}", "POST /staff/questions/{question_id}/{act}", "POST /staff/boards/new",
     }  # fmt: skip
-    assert changing_calls(api) - by_pages == made | set(UNAUDITED) | set(MEASURED) | set(WARM)
+    assert changing_calls(api) - by_pages == made | set(UNAUDITED) | set(MEASURED) | set(WARM) | set(SCRIPTS)
 
 
 def measure_all(api: ServedApi) -> None:

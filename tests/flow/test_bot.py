@@ -56,7 +56,12 @@ def api(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def settings_of(
-    discord: Discord, api: ServedApi, place: Path, channel: int | None = None, staff_channel: int | None = None
+    discord: Discord,
+    api: ServedApi,
+    place: Path,
+    channel: int | None = None,
+    staff_channel: int | None = None,
+    debug_server: int | None = None,
 ) -> Settings:
     return Settings(
         token=fake.TOKEN,
@@ -68,6 +73,7 @@ def settings_of(
         gateway_url=discord.gateway_url,
         channel=channel,
         staff_channel=staff_channel,
+        debug_server=debug_server,
     )
 
 

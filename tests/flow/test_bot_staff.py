@@ -104,7 +104,7 @@ def test_nothing_of_it_is_a_plain_members(discord: Discord, api: ServedApi, tmp_
     api.store.people.ensure("ada")
     with bot(discord, api, tmp_path):
         found = of_staff(discord)
-        assert len(found) == 19, sorted(found)
+        assert len(found) == 21, sorted(found)
         every = [name for command in discord.commands for name, _ in leaves(command)]
         written = (ROOT / "docs" / "discord.md").read_text()
         assert not [name for name in every if f"`/{name}`" not in written], "docs/discord.md lists every command"
@@ -341,7 +341,7 @@ def test_a_role_of_another_server_gives_nothing_and_a_restart_ends_questions(
 
 def test_a_question_is_answered_once_by_whoever_asked_and_soon() -> None:
     now = 0.0
-    questions = confirm.Questions(steady=lambda: now)
+    questions: confirm.Questions[confirm.Act] = confirm.Questions(steady=lambda: now)
 
     async def act(_: object) -> str:
         return ""

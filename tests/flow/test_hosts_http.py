@@ -116,6 +116,11 @@ def a_problem_beside_its_files(side: Side, folder: Path) -> tuple[str, ...]:
     return (str(root / "problems/beside"),)
 
 
+def a_script(side: Side, folder: Path) -> tuple[str, ...]:
+    (folder / "probe.py").write_text("print(6 * 7)\n")
+    return (str(folder / "probe.py"), "--gpu", "h100", "--timeout", "5", "--detach")
+
+
 def archived(side: Side, folder: Path) -> tuple[str, ...]:
     """Each side writes its own, once."""
     (folder / "archives").mkdir(exist_ok=True)
@@ -319,6 +324,7 @@ COMMAND_LINES: Sequence[tuple[str, Words]] = [
     ("shadow order", ("1", "--on", "local")),
     ("shadow order", ("1", "--on", "nowhere")),
     ("shadow report", ("transpose",)),
+    ("run", a_script),
     ("warm list", ()),
     ("warm start", ("2",)),
     ("warm drain", ("7",)),

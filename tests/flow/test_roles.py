@@ -155,6 +155,10 @@ MAY: Mapping[str, str] = {
         POST /admin/leaderboards/{leaderboard}/verify
         POST /admin/leaderboards/{leaderboard}/rejudge-preview
         POST /admin/leaderboards/{leaderboard}/rejudge-estimate
+        POST /admin/scripts
+        GET /admin/scripts/{script}
+        DELETE /admin/scripts/{script}
+        GET /admin/database
         GET /admin/warm
         POST /admin/warm
         POST /admin/warm/drain
@@ -269,7 +273,7 @@ NAMES = {
     "leaderboard": "nowhere", "gpu": "H100", "mode": "test", "user_id": "nobody", "submission_id": "999999",
     "run_id": "999999", "provider": "github", "act": "wave", "name": "x.css", "language": "python",
     "problem": "nothing", "code": "none", "category": "test", "job_id": "999999", "index": "0",
-    "course": "no-course", "question_id": "999999", "other_id": "999998", "object_id": "none",
+    "course": "no-course", "question_id": "999999", "other_id": "999998", "object_id": "none", "script": "999997",
     "whose": "nobody", "person_id": "999999",
 }  # fmt: skip
 TELLS_NOBODY = {

@@ -48,7 +48,8 @@ ROSTER = f"name,email,student id,section,team\nEmmy Noether,{ADDRESS}@example.ed
 ADAS = frozenset({"ada", "ada's browser"})
 CLEAN = """
 UPDATE leaderboard SET closed_at = NULL, deadline_at = NULL, zone = 'UTC', course = NULL, teams = false,
-    late_until = NULL, frozen_at = NULL, visibility = CASE WHEN name = 'vault' THEN 'closed' ELSE 'public' END
+    late_until = NULL, frozen_at = NULL, gpus = '{H100,A100}',
+    visibility = CASE WHEN name = 'vault' THEN 'closed' ELSE 'public' END
     WHERE deleted_at IS NULL;
 UPDATE leaderboard SET deleted_at = now()
     WHERE deleted_at IS NULL AND name <> ALL (ARRAY['transpose', 'open', 'vault']);

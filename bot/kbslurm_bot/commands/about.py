@@ -11,6 +11,8 @@ from kbslurm.errors import KbslurmError
 from kbslurm_bot.interactions import PATIENCE_S, Asked, bot_of, may
 from kbslurm_bot.text import fitting
 
+HOSTS_WORDS = ("admin", "verify", "verifyruns", "verifydb")
+
 
 @app_commands.command(name="ping", description="Are the bot and the service up?")
 async def ping(interaction: Asked) -> None:
@@ -47,7 +49,8 @@ async def listed(interaction: Asked) -> None:
     except (KbslurmError, TimeoutError):
         shown = {None}
     lines: dict[bool, list[str]] = {False: [], True: []}
-    for one in sorted(bot_of(interaction).tree.walk_commands(), key=lambda one: one.qualified_name):
+    here = bot_of(interaction)
+    for one in sorted(here.tree.walk_commands(guild=here.only_guild()), key=lambda one: one.qualified_name):
         if isinstance(one, app_commands.Command) and audience(one) in shown:
             lines[audience(one) is not None].append(f"`/{one.qualified_name}` {one.description}")
     for told in lines.values():
@@ -60,4 +63,4 @@ def audience(command: app_commands.Command[Any, ..., Any]) -> Literal["host", "c
     name = command.qualified_name
     if name == "leaderboard create":
         return "creator"
-    return "host" if name.split()[0] in ("admin", "verify") or name == "leaderboard delete" else None
+    return "host" if name.split()[0] in HOSTS_WORDS or name == "leaderboard delete" else None

@@ -9,7 +9,7 @@ from typing import Any
 
 from discord import app_commands
 
-from kbslurm_bot.commands import about, admin, create, personal, questions, run, submit
+from kbslurm_bot.commands import about, admin, create, personal, questions, run, submit, verifying
 from kbslurm_bot.commands.boards import leaderboard
 
 leaderboard.add_command(submit.modes)
@@ -28,5 +28,7 @@ ALL: tuple[app_commands.Command[Any, ..., Any] | app_commands.Group, ...] = (
     about.ping,
     about.help_,
     run.verify,
+    verifying.verifyruns,
+    verifying.verifydb,
     admin.group,
 )

@@ -97,15 +97,20 @@ async def handed_in(
 ) -> None:
     """Submit an attached file, for the board and GPU types as typed."""
     await interaction.response.defer(ephemeral=True, thinking=True)
-    if file.size > SOURCE_CAP:
-        raise TooLarge(f"the file has {file.size} bytes", hint=f"The limit is {SOURCE_CAP} bytes.")
+    source = await fetched(file)
     board = await board_of(interaction, leaderboard) if leaderboard else None
-    try:
-        source = await file.read()
-    except discord.HTTPException as error:
-        raise Invalid(f"the file couldn't be fetched from Discord ({error.status})", hint="Attach it again.") from error
     name = board.name if board else None
     await submitted(interaction, name, gpus_named(gpu, board), mode, file.filename, source, on, benchmark)
+
+
+async def fetched(file: discord.Attachment) -> bytes:
+    """What was attached, from Discord; never more than a submission may have."""
+    if file.size > SOURCE_CAP:
+        raise TooLarge(f"the file has {file.size} bytes", hint=f"The limit is {SOURCE_CAP} bytes.")
+    try:
+        return await file.read()
+    except discord.HTTPException as error:
+        raise Invalid(f"the file couldn't be fetched from Discord ({error.status})", hint="Attach it again.") from error
 
 
 async def submitted(

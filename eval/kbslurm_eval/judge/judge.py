@@ -35,6 +35,7 @@ from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, clean
 from kbslurm_eval.judge.report import report_of
 from kbslurm_eval.judge.run_state import SECRET, OutOfTime, RunState
 from kbslurm_eval.judge.timed_phase import TimedPhase
+from kbslurm_eval.shared import scripts
 from kbslurm_eval.shared.time_limits import STARTS_APART
 from kbslurm_eval.shared.wire import PHASES, Manifest, PhaseName, PhaseResult, Report, VerdictName
 
@@ -110,6 +111,10 @@ class Judge:
 
     def _judged(self) -> tuple[VerdictName, str]:
         manifest = self._run.manifest
+        if scripts.is_script(manifest.config):
+            from kbslurm_eval.judge import script_phase
+
+            return script_phase.ran(self._run, self._launches)
         if manifest.needs_gpu:
             from kbslurm_eval.judge import rank_devices, ranks, run_device
 

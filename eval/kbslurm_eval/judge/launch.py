@@ -370,6 +370,11 @@ class Launch:
         self._waking.end()
         return self.ring(Kind.LOAD, values.pack(self._handed(manifest)))
 
+    def run_script(self, manifest: Manifest) -> Reply:
+        """Have it run as a program, to its end or that of the allowance."""
+        self._waking.end()
+        return self.ring(Kind.SCRIPT, values.pack(self._handed(manifest)))
+
     def _handed(self, manifest: Manifest) -> dict[str, Any]:
         source, own = bundle.parts(manifest.source)
         files = {name: manifest.files[name] for name in manifest.runner_files if name in manifest.files}

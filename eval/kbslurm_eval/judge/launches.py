@@ -50,7 +50,8 @@ class Launches:
             return device_launch.DeviceLaunch(
                 self._run.runners, allowance, self._run.heartbeat, built, run_device=self._run.device
             )
-        if built is not None or isinstance(self._run.reference, Reference):
+        is_plain = built is not None or self._run.loaded_reference is None  # a builder's, or a script's
+        if is_plain or isinstance(self._run.reference, Reference):
             return Launch(self._run.runners, allowance, self._run.heartbeat, built)
         from kbslurm_eval.judge import ranks_launch
 

@@ -17,14 +17,21 @@ from kbslurm_eval.shared.runner_link import Status
 WRITTEN_AT = 1_000_000_000
 
 
-def import_submission(told: dict[str, Any]) -> tuple[int, str, Any]:
-    entry, work = str(told["entry"]), _workplace(told.get("work"))
+def placed(told: dict[str, Any]) -> tuple[str, str]:
+    """The submission's file, written with the problem's beside it, and the folder that all are in."""
+    work = _workplace(told.get("work"))
     for name, text in told["files"].items():
         _written(os.path.join(work, name), text)
+    path = os.path.join(work, str(told.get("entry_path", told["entry"])))
+    _written(path, told["source"])
+    return path, work
+
+
+def import_submission(told: dict[str, Any]) -> tuple[int, str, Any]:
+    entry = str(told["entry"])
+    path, work = placed(told)
     place = str(told.get("entry_path", entry))
     error_text.knows(entry, told["source"], work)
-    path = os.path.join(work, place)
-    _written(path, told["source"])
     # a file in a folder finds what lies beside it, by its name and as of a package
     sys.path[:0] = [work] if place == entry else [os.path.dirname(path), work]
     os.chdir(work)

@@ -129,6 +129,10 @@ def serve(folder: str) -> int:
         elif kind == Kind.LOAD:
             status, text, call, cache = _loaded(values.unpack(view), folder)
             line.answer(token, status, text)
+        elif kind == Kind.SCRIPT:
+            from kbslurm_eval.runner import script
+
+            line.answer(token, *script.run_script(values.unpack(view)))
         elif kind == Kind.BUILD:
             from kbslurm_eval.build import built_files, compiler
 

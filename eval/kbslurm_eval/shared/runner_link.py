@@ -68,6 +68,7 @@ class Kind(enum.IntEnum):
     DEVICE_CALL = 12
     DEVICE_NULL = 13
     AHEAD = 14
+    SCRIPT = 15
 
 
 class Status(enum.IntEnum):

@@ -9,7 +9,7 @@ from kbslurm.api.hosting.host_acts import HostActs, iso
 from kbslurm.config import shared_folders
 from kbslurm.domain import board as boards
 from kbslurm.domain import contest, lateness, places
-from kbslurm.errors import Invalid, NotFound
+from kbslurm.errors import Invalid, NoGpuType, NotFound
 from kbslurm.trial.inputs import with_checked_inputs
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ class BoardActs(HostActs):
         of_course = self.known_course(course) if course else None
         found = sent.problem if sent is not None else self.newest_problem(problem or "")
         types = contest.as_known(gpus or found.gpus, self.offered())
+        if not types:
+            raise NoGpuType(f"board {known} has no GPU type", hint="Choose at least one.")
         self.check_memory(found, types)
         if sent is not None:
             found = with_checked_inputs(found, eval_dir=shared_folders.eval_dir())

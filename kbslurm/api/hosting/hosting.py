@@ -6,6 +6,7 @@ from kbslurm.api.hosting.archiving import ArchivingActs
 from kbslurm.api.hosting.budgets import BudgetActs
 from kbslurm.api.hosting.comparing import ComparingActs
 from kbslurm.api.hosting.courses import CourseActs
+from kbslurm.api.hosting.database import DatabaseActs
 from kbslurm.api.hosting.entry import EntryActs
 from kbslurm.api.hosting.finalising import FinalisingActs
 from kbslurm.api.hosting.grading import GradingActs
@@ -15,6 +16,7 @@ from kbslurm.api.hosting.people import PeopleActs
 from kbslurm.api.hosting.problems import ProblemActs
 from kbslurm.api.hosting.publishing import PublishingActs
 from kbslurm.api.hosting.questions import QuestionActs
+from kbslurm.api.hosting.scripts import ScriptActs
 from kbslurm.api.hosting.status import StatusActs
 from kbslurm.api.hosting.submissions import SubmissionActs
 from kbslurm.api.hosting.times import TimeActs
@@ -27,6 +29,7 @@ class Hosting(
     BudgetActs,
     ComparingActs,
     CourseActs,
+    DatabaseActs,
     EntryActs,
     FinalisingActs,
     GradingActs,
@@ -35,6 +38,7 @@ class Hosting(
     MeasuringActs,
     OperationActs,
     PublishingActs,
+    ScriptActs,
     StatusActs,
     SubmissionActs,
     TimeActs,

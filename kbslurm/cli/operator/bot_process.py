@@ -13,21 +13,27 @@ if TYPE_CHECKING:
     from kbslurm.config.settings import Config
 
 ARGV = (sys.executable, "-m", "kbslurm_bot")
-MEMORY = "bot.sqlite"
+MEMORY, DEBUG_MEMORY = "bot.sqlite", "bot-debug.sqlite"
 
 
 def environment(
-    config: Config, *, bot_token: str | None = None, url: str | None = None, checks: bool = False
+    config: Config,
+    *,
+    bot_token: str | None = None,
+    url: str | None = None,
+    checks: bool = False,
+    debug: bool = False,
 ) -> dict[str, str]:
     """The environment of the bot's process: Discord's token, how to reach the service, and no other secret of ours.
 
-    With `checks`, the bot's token for the service may be missing: if `kbslurm up` makes it, nobody else has it.
+    With `checks`, the bot's token for the service may be missing: if `kbslurm up` makes it, nobody else has it. With
+    `debug` it is the staging bot's, for the staging server alone, with a memory of its own and no announcements.
     """
     from kbslurm.domain.secret_names import SECRET_VARIABLES
 
     ours = {*SECRET_VARIABLES, *(f"{name}_FILE" for name in SECRET_VARIABLES)}
     env = {name: value for name, value in os.environ.items() if name not in ours and not name.startswith("PG")}
-    token = config.secret("DISCORD_TOKEN")
+    token = _debug_token(config) if debug else config.secret("DISCORD_TOKEN")
     if token is None:
         raise Misconfigured(
             "DISCORD_TOKEN isn't set, so the bot can't run", fix="docs/discord.md explains how to get one."
@@ -45,12 +51,33 @@ def environment(
         "KBSLURM_BOT_TOKEN": shown or "",
         "KBSLURM_URL": where,
         "KBSLURM_PUBLIC_URL": config.server.public_url,
-        "KBSLURM_BOT_MEMORY": str(config.state_dir / MEMORY),
-        "KBSLURM_DISCORD_CHANNEL": config.discord.channel,
-        "KBSLURM_DISCORD_STAFF_CHANNEL": config.discord.staff_channel,
+        "KBSLURM_BOT_MEMORY": str(config.state_dir / (DEBUG_MEMORY if debug else MEMORY)),
+        "KBSLURM_DISCORD_CHANNEL": "" if debug else config.discord.channel,
+        "KBSLURM_DISCORD_STAFF_CHANNEL": "" if debug else config.discord.staff_channel,
+        "KBSLURM_DISCORD_DEBUG_SERVER": config.discord.debug_server if debug else "",
         "KBSLURM_DISCORD_API": config.discord.api_url,
         "KBSLURM_DISCORD_GATEWAY": config.discord.gateway_url,
     }
+
+
+def _debug_token(config: Config) -> str:
+    """The staging bot's token, which is never the live one's: two bots with one token take each other's commands."""
+    token = config.secret("DISCORD_DEBUG_TOKEN")
+    if token is None:
+        raise Misconfigured(
+            "DISCORD_DEBUG_TOKEN isn't set, so there is no staging bot to run",
+            fix="Make a second application at Discord and set its token; docs/discord.md says how.",
+        )
+    if token == config.secret("DISCORD_TOKEN"):
+        raise Misconfigured(
+            "DISCORD_DEBUG_TOKEN is the live bot's token", fix="Give the staging bot an application of its own."
+        )
+    if not config.discord.debug_server:
+        raise Misconfigured(
+            "DISCORD_DEBUG_SERVER isn't set, so the staging bot has no server",
+            fix="Set it to the staging server's ID: right click on the server, Copy Server ID.",
+        )
+    return token
 
 
 def loopback(listen: str) -> str:

@@ -42,18 +42,36 @@ def upgrade(as_json: Json = False) -> int:
 
 
 def check(as_json: Json = False) -> int:
-    """Report the state of the schema: current, behind, empty or ahead. Exit code 1 unless it is current."""
+    """Check the database: the state of its schema, who leads, how late that is, and the last event.
+
+    The schema is current, behind, empty or ahead. Exit code 1 unless it is current.
+    """
     from kbslurm.store import migrate
 
     with _database() as url:
         state, at = migrate.check(url), migrate.current(url)
+        if state is migrate.Schema.CURRENT:
+            return _told(url, as_json=as_json)
     if as_json:
         printing.as_json({"schema": state.value, "revision": at})
     else:
         printing.say(f"the schema is {state.value}" + (f" ({at})" if at else ""))
-        if state.value in ("empty", "behind"):
-            printing.say("kbslurm db upgrade brings it up to date")
-    return EXIT_OK if state.value == "current" else EXIT_BUG
+        printing.say("kbslurm db upgrade brings it up to date")
+    return EXIT_BUG
+
+
+def _told(url: str, *, as_json: bool) -> int:
+    from kbslurm.api.hosting import database
+    from kbslurm.store.postgres import PostgresStore
+
+    with PostgresStore(url) as store:
+        found = database.told(store)
+    if as_json:
+        printing.as_json(found)
+    else:
+        for line in database.in_words(found):
+            printing.say(line)
+    return EXIT_OK
 
 
 def downgrade(

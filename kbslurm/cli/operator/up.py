@@ -33,6 +33,12 @@ def up(
     once: Annotated[bool, typer.Option("--once", help="Exit once nothing is queued or open.")] = False,
     api: Annotated[bool, typer.Option("--api/--no-api", help="Also start the HTTP API.")] = True,
     bot: Annotated[bool, typer.Option("--bot/--no-bot", help="Also start the Discord bot, if it has a token.")] = True,
+    debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug", help="Start the staging bot instead: DISCORD_DEBUG_TOKEN, in DISCORD_DEBUG_SERVER alone."
+        ),
+    ] = False,
     log_json: LogJson = False,
     verbose: Verbose = False,
 ) -> int:
@@ -55,18 +61,23 @@ def up(
         run_daemon(config, once=once, log_json=log_json, verbose=verbose)
         return EXIT_OK
     known = config.secret("KBSLURM_BOT_TOKEN") or secrets.token_urlsafe(32)
-    bot = bot and config.secret("DISCORD_TOKEN") is not None
+    bot = bot and (debug or config.secret("DISCORD_TOKEN") is not None)
+    bots = environment(config, bot_token=known, url=_own_url(config), debug=debug) if bot else None
     with (
         stop_on_signals() as stop,
         wiring.opened_store(config),  # migrate before there are two processes
         _beside(stop, bot_token=known if bot else None, log_json=log_json, verbose=verbose) as api_process,
-        _bot_beside(config, known, log_json=log_json) if bot else nullcontext(),
+        _bot_beside(bots, log_json=log_json) if bots is not None else nullcontext(),
     ):
         run_daemon(config, stop, log_json=log_json, verbose=verbose)
         code = api_process.poll()
     if code:
         raise Misconfigured("the API stopped unexpectedly", fix="See its output above, or start with --no-api.")
     return EXIT_OK
+
+
+def _own_url(config: Config) -> str:
+    return f"http://{loopback(config.server.listen)}"
 
 
 @contextmanager
@@ -107,14 +118,13 @@ def _ended(child: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def _bot_beside(config: Config, bot_token: str, *, log_json: bool) -> Iterator[None]:
+def _bot_beside(told: dict[str, str], *, log_json: bool) -> Iterator[None]:
     """The bot as a child process without a database password. Nothing depends on it: if it exits, the service goes on,
     and the bot is restarted, unless an operator has to fix something first."""
     from kbslurm.observe.logs import teller
 
     tell = teller("bot")
-    url = f"http://{loopback(config.server.listen)}"
-    env = {**environment(config, bot_token=bot_token, url=url), "KBSLURM_BOT_CHILD": "1"}
+    env = {**told, "KBSLURM_BOT_CHILD": "1"}
     env |= {"KBSLURM_LOG_JSON": "1"} if log_json else {}
     over, running = threading.Event(), threading.Lock()
     children: list[subprocess.Popen[bytes]] = []

@@ -11,9 +11,10 @@ from kbslurm.config.sections.checks import web_address
 from kbslurm.errors import Invalid
 
 
-def _discord_id(text: str) -> str:
+def discord_id(text: str) -> str:
+    """The ID, or Invalid; empty for none."""
     if not re.fullmatch(r"[0-9]{0,20}", text):
-        raise Invalid(f"{text!r} isn't a channel ID", hint="In Discord: Developer Mode, right click, Copy Channel ID.")
+        raise Invalid(f"{text!r} isn't a Discord ID", hint="In Discord: Developer Mode, right click, Copy ID.")
     return text
 
 
@@ -32,7 +33,8 @@ def _gateway_url(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class DiscordSection:
-    """The Discord bot. Its secret is DISCORD_TOKEN; the one for signing in with Discord is CLI_DISCORD_CLIENT_SECRET.
+    """The Discord bot. Its secret is DISCORD_TOKEN, with `--debug` DISCORD_DEBUG_TOKEN; the one for signing in with
+    Discord is CLI_DISCORD_CLIENT_SECRET.
 
     The bot identifies itself to the API with KBSLURM_BOT_TOKEN; `kbslurm up` makes one if none is set.
     """
@@ -45,14 +47,21 @@ class DiscordSection:
         default="",
         metadata={
             "doc": "ID of the channel for announcements (records, boards, deadlines, daily digest); empty: none.",
-            "check": _discord_id,
+            "check": discord_id,
         },
     )
     staff_channel: str = field(
         default="",
         metadata={
             "doc": "ID of the channel for operators' alarms; empty: none.",
-            "check": _discord_id,
+            "check": discord_id,
+        },
+    )
+    debug_server: str = field(
+        default="",
+        metadata={
+            "doc": "ID of the only server where `--debug` registers the bot's commands; or $DISCORD_DEBUG_SERVER.",
+            "check": discord_id,
         },
     )
     roles: Mapping[str, Literal["host", "creator"]] = field(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from kbslurm.domain import contest, placement
+from kbslurm.domain import contest, placement, scripts
 from kbslurm.errors import Invalid
 
 
@@ -143,6 +143,14 @@ class PolicySection:
             " `kbslurm user delete --due` erases it. Not set: until a host deletes them.",
             "least": 1,
             "most": 36_500,
+        },
+    )
+    script_gpu_s_per_day: float = field(
+        default=scripts.DEFAULT_GPU_S_PER_DAY,
+        metadata={
+            "doc": "How many GPU-seconds each host may use within a day for scripts without a board (`kbslurm run`); 0:"
+            " none.",
+            "least": 0,
         },
     )
     ranked_min_isolation: int = field(

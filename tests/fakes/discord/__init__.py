@@ -139,7 +139,8 @@ class Discord:
         **values: Any,
     ) -> Asked:
         """Type a command: it has to be one that was synced, with options that it has."""
-        data = self._data(name, {**values, **(files or {})}, focused=None)
+        guild = self.channels[channel].get("guild_id")
+        data = self._data(name, {**values, **(files or {})}, focused=None, guild=guild)
         return self._ask(COMMAND, who, channel, data)
 
     def add_direct(self, channel: int) -> None:
@@ -149,7 +150,9 @@ class Discord:
 
     def complete(self, who: User, name: str, focused: str, typed: str, channel: int = 3000, **values: Any) -> list[str]:
         """What Discord shows while somebody types into an option."""
-        asked = self._ask(COMPLETE, who, channel, self._data(name, {**values, focused: typed}, focused=focused))
+        guild = self.channels[channel].get("guild_id")
+        data = self._data(name, {**values, focused: typed}, focused=focused, guild=guild)
+        asked = self._ask(COMPLETE, who, channel, data)
         self.wait_for(lambda: asked.choices is not None, f"completions of {name}")
         assert asked.choices is not None
         return [str(one["value"]) for one in asked.choices]
@@ -160,6 +163,43 @@ class Discord:
         assert found, f"there is no button {label!r}"
         data = {"component_type": strict.BUTTON, "custom_id": found[0]["custom_id"], "id": found[0]["id"]}
         return self._ask(COMPONENT, who, int(message["channel_id"]), data, message=message)
+
+    def choose(self, who: User, message: Json, *labels: str) -> Asked:
+        """Choose from the menu that is on the message."""
+        found = [one for one in strict.walked(message["components"]) if one.get("type") == strict.SELECT]
+        assert found, "there is no menu"
+        values = {one["label"]: one["value"] for one in found[0]["options"]}
+        assert set(labels) <= set(values), f"the menu has {list(values)}"
+        assert found[0]["min_values"] <= len(labels) <= found[0]["max_values"], f"{len(labels)} can't be chosen"
+        chosen = [values[label] for label in labels]
+        data = {"component_type": strict.SELECT, "custom_id": found[0]["custom_id"], "id": found[0]["id"]}
+        return self._ask(COMPONENT, who, int(message["channel_id"]), {**data, "values": chosen}, message=message)
+
+    def say(
+        self,
+        who: User,
+        text: str,
+        channel: int = 3000,
+        *,
+        files: Sequence[tuple[str, bytes]] = (),
+        mentions: bool = True,
+        **more: Any,
+    ) -> Json:
+        """Write a message. As Discord does it, an application without the Message Content intent gets text and files
+        of those that mention it or are sent to it directly, and of all others neither."""
+        number, guild = next(self._ids), self.channels[channel].get("guild_id")
+        told = self._message({"content": f"<@{BOT_USER}> {text}" if mentions else text}, files, channel, number)
+        self.pings = [one for one in self.pings if one.get("content") != told["content"]]
+        told |= {"author": who.told(), "mentions": [self._me()] if mentions else [], **more}
+        if guild is not None:
+            told |= {"guild_id": guild, "member": {**self._member_of(who), "user": None}}
+            del told["member"]["user"]
+            if not mentions:
+                told |= {"content": "", "attachments": [], "embeds": [], "components": []}
+        loop = self._loop
+        assert loop is not None
+        asyncio.run_coroutine_threadsafe(self._dispatch("MESSAGE_CREATE", told), loop).result(PATIENCE_S)
+        return told
 
     def wait_for(self, is_so: Callable[[], Any], what: str = "it", *, patience_s: float = PATIENCE_S) -> Any:
         """Return what is found when it is; looks whenever something was asked of the server.
@@ -247,11 +287,13 @@ class Discord:
 
     # ------------------------------------------------------------------------------------------------- interactions
 
-    def _data(self, name: str, values: Mapping[str, Any], focused: str | None) -> Json:
+    def _data(self, name: str, values: Mapping[str, Any], focused: str | None, guild: str | None) -> Json:
         words = name.split()
-        known = next((one for one in self.commands if one["name"] == words[0]), None)
+        here = self.guild_commands.get(int(guild or 0), [])
+        known = next((one for one in (*here, *self.commands) if one["name"] == words[0]), None)
         assert known, f"/{words[0]} isn't synced"
         data: Json = {"id": known["id"], "name": known["name"], "type": 1, "resolved": {}, "options": []}
+        data |= {"guild_id": known["guild_id"]} if "guild_id" in known else {}
         inner, options = data["options"], known.get("options") or []
         for word in words[1:]:
             found = next((one for one in options if one["name"] == word), None)
@@ -295,19 +337,7 @@ class Discord:
             self._late, asked.at = self._late - 1, asked.at - ACK_S - 1.0
         self._asked[asked.token] = self._by_id[number] = asked
         guild = self.channels[channel].get("guild_id")
-        member = {
-            "user": who.told(),
-            "roles": [str(one) for one in who.roles],
-            "joined_at": _now(),
-            "deaf": False,
-            "mute": False,
-            "flags": 0,
-            "permissions": NEEDED,
-            "premium_since": None,
-            "nick": None,
-            "pending": False,
-            "avatar": None,
-        }
+        member = self._member_of(who)
         told: Json = {
             "id": str(number),
             "application_id": str(APPLICATION),
@@ -338,6 +368,22 @@ class Discord:
         assert loop is not None
         asyncio.run_coroutine_threadsafe(self._dispatch("INTERACTION_CREATE", told), loop).result(PATIENCE_S)
         return asked
+
+    @staticmethod
+    def _member_of(who: User) -> Json:
+        return {
+            "user": who.told(),
+            "roles": [str(one) for one in who.roles],
+            "joined_at": _now(),
+            "deaf": False,
+            "mute": False,
+            "flags": 0,
+            "permissions": NEEDED,
+            "premium_since": None,
+            "nick": None,
+            "pending": False,
+            "avatar": None,
+        }
 
     async def _dispatch(self, name: str, data: Json) -> None:
         for session, events in self.sessions.items():
@@ -633,24 +679,25 @@ class Discord:
         sent = await request.json()
         strict.commands(sent)
         self.met["sync"] += 1
-        self.commands = [
-            {
-                **one,
-                "id": str(next(self._ids)),
-                "application_id": str(APPLICATION),
-                "version": "1",
-                "default_member_permissions": one.get("default_member_permissions"),
-            }
-            for one in sent
-        ]
+        self.commands = [self._registered(one) for one in sent]
         return _json(self.commands)
+
+    def _registered(self, sent: Json) -> Json:
+        return {
+            **sent,
+            "id": str(next(self._ids)),
+            "application_id": str(APPLICATION),
+            "version": "1",
+            "default_member_permissions": sent.get("default_member_permissions"),
+        }
 
     async def _synced_here(self, request: web.Request) -> web.Response:
         sent = await request.json()
         strict.commands(sent)
         self.met["guild sync"] += 1
-        self.guild_commands[int(request.match_info["guild"])] = sent
-        return _json(sent)
+        guild = request.match_info["guild"]
+        self.guild_commands[int(guild)] = [{**self._registered(one), "guild_id": guild} for one in sent]
+        return _json(self.guild_commands[int(guild)])
 
     async def _posted(self, request: web.Request) -> web.Response:
         channel = int(request.match_info["channel"])
@@ -724,6 +771,17 @@ class Discord:
         asked.said.append(self._message(sent, files, 3000, next(self._ids)))
         return _json(asked.said[-1])
 
+    async def _follow_up_edited(self, request: web.Request) -> web.Response:
+        asked, number = self._asked[request.match_info["token"]], request.match_info["message"]
+        if self.clock() - asked.at > TOKEN_S:
+            return _json({"message": "Invalid Webhook Token", "code": 50027}, 401)
+        (place,) = [n for n, one in enumerate(asked.said) if one["id"] == number]
+        sent, files = await self._body(request)
+        whole = {name: asked.said[place][name] for name in ("content", "components", "flags")}
+        strict.message({**whole, **sent}, files=[name for name, _ in files])
+        asked.said[place] = self._message({**whole, **sent}, files, 3000, int(number))
+        return _json(asked.said[place])
+
     async def _file(self, request: web.Request) -> web.Response:
         self.loaded.append(request.match_info["name"])
         return web.Response(body=self._files[request.path], content_type="application/octet-stream")
@@ -753,6 +811,7 @@ class Discord:
                 web.patch(base + "/channels/{channel}/messages/{message}", self._edited),
                 web.post(base + "/interactions/{id}/{token}/callback", self._called_back),
                 web.post(base + "/webhooks/{app}/{token}", self._followed_up),
+                web.patch(base + "/webhooks/{app}/{token}/messages/{message}", self._follow_up_edited),
             ]
         )
         return app

@@ -8,16 +8,17 @@ from typing import Any
 
 V2 = 1 << 15
 EPHEMERAL = 1 << 6
-ACTION_ROW, BUTTON, TEXT, SEPARATOR, CONTAINER, GALLERY = 1, 2, 10, 14, 17, 12
+ACTION_ROW, BUTTON, SELECT, TEXT, SEPARATOR, CONTAINER, GALLERY = 1, 2, 3, 10, 14, 17, 12
 FIELDS = {
     ACTION_ROW: {"type", "id", "components"},
     BUTTON: {"type", "id", "style", "label", "emoji", "custom_id", "url", "disabled"},
+    SELECT: {"type", "id", "custom_id", "options", "placeholder", "min_values", "max_values", "disabled", "required"},
     TEXT: {"type", "id", "content"},
     SEPARATOR: {"type", "id", "divider", "spacing"},
     CONTAINER: {"type", "id", "components", "accent_color", "spoiler"},
     GALLERY: {"type", "id", "items"},
 }
-INSIDE = {CONTAINER: {ACTION_ROW, TEXT, SEPARATOR, GALLERY}, ACTION_ROW: {BUTTON}}
+INSIDE = {CONTAINER: {ACTION_ROW, TEXT, SEPARATOR, GALLERY}, ACTION_ROW: {BUTTON, SELECT}}
 ON_TOP = {CONTAINER, ACTION_ROW, TEXT, SEPARATOR, GALLERY}
 MESSAGE = {
     "content", "flags", "components", "embeds", "allowed_mentions", "attachments", "nonce", "enforce_nonce", "tts",
@@ -101,6 +102,8 @@ def _component(one: Mapping[str, Any]) -> None:
         raise Refusal("type", f"there is no component {kind}")
     _known(f"component {kind}", one, FIELDS[kind])
     inner = one.get("components", [])
+    if kind == ACTION_ROW and any(child.get("type") == SELECT for child in inner) and len(inner) > 1:
+        raise Refusal("components", "a select menu has its row to itself")
     if kind in INSIDE:
         if not 1 <= len(inner) <= (5 if kind == ACTION_ROW else 40):
             raise Refusal("components", f"{len(inner)} in one {kind}")
@@ -115,6 +118,8 @@ def _component(one: Mapping[str, Any]) -> None:
             raise Refusal("style", "a button has a style and a label")
         if len(one.get("label", "")) > 80 or not 1 <= len(one.get("custom_id") or one.get("url") or "") <= 100:
             raise Refusal("custom_id", "label at most 80, custom id 1 to 100")
+    if kind == SELECT:
+        _select(one)
     if kind == GALLERY:
         if not 1 <= len(one.get("items") or []) <= 10:
             raise Refusal("items", "1 to 10")
@@ -127,6 +132,22 @@ def _component(one: Mapping[str, Any]) -> None:
                 raise Refusal("description", "over 1024")
     if kind == CONTAINER and not 0 <= (one.get("accent_color") or 0) <= 0xFFFFFF:
         raise Refusal("accent_color", "is no colour")
+
+
+def _select(one: Mapping[str, Any]) -> None:
+    options, least, most = one.get("options") or [], one.get("min_values", 1), one.get("max_values", 1)
+    if not 1 <= len(options) <= 25:
+        raise Refusal("options", "1 to 25")
+    if not 0 <= least <= most <= len(options):
+        raise Refusal("max_values", f"{least} to {most} of {len(options)}")
+    for option in options:
+        _known("option", option, {"label", "value", "description", "emoji", "default"})
+        if not 1 <= len(option["label"]) <= 100 or not 1 <= len(option["value"]) <= 100:
+            raise Refusal("option", "label and value: 1 to 100 characters")
+    if len({option["value"] for option in options}) < len(options):
+        raise Refusal("option", "a value is there twice")
+    if len(one.get("placeholder") or "") > 150 or not 1 <= len(one.get("custom_id") or "") <= 100:
+        raise Refusal("placeholder", "placeholder at most 150, custom id 1 to 100")
 
 
 def walked(components: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

@@ -13,7 +13,7 @@ from kbslurm.api.context import Context
 from kbslurm.api.host_lookup import HOSTS_FAILURES, hosting
 from kbslurm.api.identity import Sender
 from kbslurm.api.parameters import Limit
-from kbslurm.contract.operations import Accepts, Audit, Overview, ServiceStatus, Stats
+from kbslurm.contract.operations import Accepts, Audit, DatabaseTold, Overview, ServiceStatus, Stats
 from kbslurm.contract.problems import SyncTold, SyncWanted
 from kbslurm.contract.usage import UsageTold
 from kbslurm.domain import contest
@@ -60,6 +60,11 @@ def add_operations(router: APIRouter, context: Context, histories: waiting.Histo
     def status(sender: Sender) -> Ascii:
         """How the service is doing, like `kbslurm status --json`: daemon, places, queue, what needs attention."""
         return Ascii(dataclasses.asdict(hosting(context, sender).service_status()))
+
+    @router.get("/database", responses=answers(DatabaseTold, 401))
+    def database(sender: Sender) -> Ascii:
+        """How the database is doing, like `kbslurm db check --json`: schema, leader, lag, last event."""
+        return Ascii(hosting(context, sender).database())
 
     @router.get("/overview", responses=answers(Overview, 401))
     def overview(sender: Sender) -> Ascii:

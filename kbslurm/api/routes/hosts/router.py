@@ -23,6 +23,7 @@ from kbslurm.api.routes.hosts.operations import add_operations
 from kbslurm.api.routes.hosts.people import add_people, add_search
 from kbslurm.api.routes.hosts.problems import add_problems
 from kbslurm.api.routes.hosts.questions import add_questions
+from kbslurm.api.routes.hosts.scripts import add_scripts
 from kbslurm.api.routes.hosts.submissions import add_submissions
 from kbslurm.api.routes.hosts.times import add_times
 from kbslurm.api.routes.hosts.users import add_tokens, add_users
@@ -42,6 +43,7 @@ SUBJECTS = (
     add_people,
     add_uploads,
     add_verifying,
+    add_scripts,
     add_rejudging,
     add_export,
     add_search,

@@ -1,0 +1,92 @@
+"""Hosts' acts about scripts: run one on a GPU without a board, look at it, cancel it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kbslurm import wiring
+from kbslurm.api.hosting.host_acts import HostActs
+from kbslurm.domain import scripts
+from kbslurm.domain.run import SubmissionId
+from kbslurm.errors import Refused
+from kbslurm.flow.cancel import cancel
+from kbslurm_eval.shared.scripts import exit_status
+
+if TYPE_CHECKING:
+    from kbslurm.domain.run import PersonId
+
+
+class ScriptActs(HostActs):
+    """Scripts without a board."""
+
+    def run_script(
+        self,
+        file_name: str,
+        data: bytes,
+        gpu: str,
+        timeout_s: int = scripts.DEFAULT_S,
+        place: str | None = None,
+    ) -> Mapping[str, Any]:
+        """Run a Python file on this GPU type, at this or any place, within the host's budget. It never ranks."""
+        by_staff = self.person is None or self.person.is_staff
+        source = scripts.checked_script(file_name, data)
+        limit = scripts.checked_timeout(timeout_s)
+        named, where = scripts.chosen_gpu(gpu, wiring.offers(self.config), place, staff=by_staff)
+        number = self.store.scripts.order(
+            self._author(),
+            source,
+            named,
+            limit,
+            self.config.policy.script_gpu_s_per_day,
+            place=where,
+            by_staff=by_staff,
+            by=self.by,
+            now=self.now,
+        )
+        return self.script(number)
+
+    def script(self, number: int) -> Mapping[str, Any]:
+        """A script's state and, once it has ended, its exit status and what it wrote. For its author and for hosts."""
+        author = self.store.scripts.author(number)
+        view = self.store.submissions.get(SubmissionId(number))
+        run = view.runs[0]
+        last, verdict = (run.attempts[-1] if run.attempts else None), run.verdict
+        began, ended = (None, None) if last is None else (last.started_at, last.ended_at)
+        spent = self.store.scripts.spent(author, self.now)
+        host = (verdict.detail or {}).get("host") if verdict is not None else None
+        return {
+            "script": view.id,
+            "file_name": view.file_name,
+            "by": view.person,
+            "gpu": run.gpu,
+            "timeout_s": int(self.store.problems.of_version(run.problem_version_id).limits.test_s),
+            "state": run.state.value,
+            "done": view.is_done,
+            "place": None if last is None else last.backend,
+            "node": None if last is None else last.node,
+            "attempts": len(run.attempts),
+            "verdict": None if verdict is None else verdict.name,
+            "exit_status": exit_status(host) if isinstance(host, Mapping) else None,
+            "reason": run.reason if verdict is None else verdict.reason,
+            "isolation": None if verdict is None else verdict.isolation,
+            "output": scripts.output_of(None if verdict is None else verdict.detail),
+            "took_s": None if began is None or ended is None else (ended - began).total_seconds(),
+            "used_gpu_s": round(spent.used_s + spent.open_s, 1),
+            "gpu_s_per_day": self.config.policy.script_gpu_s_per_day,
+        }
+
+    def cancel_script(self, number: int) -> Mapping[str, Any]:
+        """Cancel a script: one that waits now, and one that runs is killed where it runs."""
+        author = self.store.scripts.author(number)
+        if self.person is not None and not self.person.is_staff and self.person.id != author:
+            raise Refused(f"script {number} isn't yours", hint="Its author or staff can cancel it.")
+        cancel(self.store.submissions, SubmissionId(number), None, self.now)
+        self.store.events.audit(self.by, "script.cancel", f"submission:{number}", now=self.now)
+        return self.script(number)
+
+    def _author(self) -> PersonId:
+        """Who owns it: the host, or the service itself where nobody says who that is."""
+        if self.person is not None:
+            return self.person.id
+        return self.creator if self.creator is not None else self.store.people.service_person(now=self.now)
