@@ -125,6 +125,30 @@ def test_a_wrong_answer_names_its_test_and_shows_the_first_wrong_element(api: Se
         assert f'href="{link}"' in source_of(api, "ada", f"/s/{number}")
 
 
+def test_the_log_is_folded_by_case_and_the_failing_one_is_open(api: ServedApi) -> None:
+    tests = [
+        wire.TestResult(phase="test", index=n, spec=f"rows: {n}", status="fail" if n else "pass", message="no")
+        for n in (0, 1)
+    ]
+    said = ("loaded\n", "fine\n", f"{HOSTILE}\n")
+    parts = [wire.LogPart(phase="test", index=n, size=len(text)) for n, text in zip((None, 0, 1), said, strict=True)]
+    number = submitted(api, "ada", WRONG, verdict="wrong", tests=tests, log="".join(said), log_parts=parts)
+    page = source_of(api, "ada", f"/s/{number}")
+    folds = re.findall(
+        r'<details class="case-log"( open)?><summary>(.*?)</summary><pre[^>]*>(.*?)</pre>', page, re.DOTALL
+    )
+    assert [(bool(is_open), html.unescape(text)) for is_open, _, text in folds] == [
+        (False, said[0]), (False, said[1]), (True, said[2])
+    ]  # fmt: skip
+    heads = [" ".join(re.sub(r"<[^>]+>", " ", head).split()) for _, head, _ in folds]
+    assert heads == ["tests, outside of their cases", "test 1 (rows: 0) ✓ pass", "test 2 (rows: 1) ✕ fail"]
+    old = submitted(api, "ada", WRONG, verdict="wrong", tests=tests, log="".join(said))
+    folds = re.findall(
+        r'<details class="case-log"( open)?><summary>(.*?)</summary>', source_of(api, "ada", f"/s/{old}")
+    )
+    assert folds == [(" open", "What it wrote, all tests together")]
+
+
 @pytest.mark.parametrize(
     ("told", "says"),
     [

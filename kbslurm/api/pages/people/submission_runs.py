@@ -11,7 +11,7 @@ from kbslurm.api.pages.charts.strip import Strip, strip
 from kbslurm.api.pages.charts.waterfall import waterfall
 from kbslurm.api.pages.people.outcomes import outcome
 from kbslurm.api.pages.rendering import isolated, took
-from kbslurm.domain import access, conditions, failed_tests, first_difference, measure, physics, profiles
+from kbslurm.domain import access, conditions, failed_tests, first_difference, log_parts, measure, physics, profiles
 from kbslurm.domain.amounts import score
 from kbslurm.domain.verdict import why_unranked
 from kbslurm.domain.waterfall import waterfall as stages_of
@@ -54,7 +54,7 @@ def shown_run(
         "failed": [row for row in tests if row["status"] != "pass"],
         "passed": [row for row in tests if row["status"] == "pass"],
         "timed": timed(detail, samples),
-        "log": str(detail.get("log", ""))[-LOG_CHARACTERS:],
+        "log": [{"case": one, "text": one.text[-LOG_CHARACTERS:]} for one in log_parts.by_case(detail)],
         "profile": str(detail.get("profile", "")),
         "digests": [
             {
