@@ -16,7 +16,9 @@ from kbslurm.api import sessions
 from kbslurm.api.context import Context
 from kbslurm.api.host_lookup import at_work, check_helps
 from kbslurm.api.hosting.hosting import Hosting
-from kbslurm.api.pages.rendering import page
+from kbslurm.api.pages import page_files
+from kbslurm.api.pages.page_files import Table
+from kbslurm.api.pages.rendering import HEADERS, page
 from kbslurm.domain import access
 from kbslurm.domain.access import BoardAct
 from kbslurm.domain.run import SubmissionId
@@ -78,8 +80,20 @@ class Visitors:
                 self.staff(person)
         return at_work(self._context, person.name, person, helper=helps)
 
-    def page(self, request: Request, template: str, person: Person | None, **told: Any) -> Response:
-        told = {"helps": self._helps(person), **told}
+    def page(
+        self,
+        request: Request,
+        template: str,
+        person: Person | None,
+        *,
+        as_files: Mapping[str, Table] | None = None,
+        **told: Any,
+    ) -> Response:
+        """The page, or one of its tables as a file, where that was asked for."""
+        tables = as_files or {}
+        if (form := page_files.form_wanted(request)) is not None:
+            return page_files.answer(request, form, tables, HEADERS)
+        told = {"helps": self._helps(person), "file_links": page_files.links(request, tables), **told}
         return page(template, person=person, csrf=self.csrf(request) if person else "", **told)
 
     def _helps(self, person: Person | None) -> bool:

@@ -9,6 +9,7 @@ from kbslurm.api import popcorn_submission, waiting
 from kbslurm.api.pages.charts.ranges import Range, Ranges, ranges
 from kbslurm.api.pages.charts.strip import Strip, strip
 from kbslurm.api.pages.charts.waterfall import waterfall
+from kbslurm.api.pages.page_files import Table
 from kbslurm.api.pages.people.outcomes import outcome
 from kbslurm.api.pages.rendering import isolated, took
 from kbslurm.domain import access, conditions, failed_tests, first_difference, log_parts, measure, physics, profiles
@@ -20,6 +21,12 @@ from kbslurm_eval.shared import timing
 from kbslurm_eval.shared.wire import PHASES, LaunchSamples
 
 LOG_CHARACTERS = 8000
+TIMINGS = (
+    "gpu", "phase", "spec", "status", "median", "low", "high", "best", "worst", "mean", "null", "baseline", "message",
+)  # fmt: skip
+TESTS, STAGES = ("gpu", "number", "spec", "status", "message"), ("gpu", "name", "took_s", "ended_at", "skewed")
+DIFFERENCES = ("gpu", "number", "spec", "where", "got", "want", "wrong", "whole", "pattern")
+KERNELS = ("gpu", "profile", "name", "share", "calls", "mean_s", "occupancy_pct")
 _PHASES = {"test": "Tests", "benchmark": "Benchmarks", "ranked": "Ranked measurement", access.HIDDEN: "Hidden cases"}
 
 
@@ -49,6 +56,7 @@ def shown_run(
         "given_up": run.given_up,
         "report": "" if verdict is None or verdict.name == "passed" else popcorn_submission.report_of(run),
         "waterfall": waterfall(stages) if stages else None,
+        "stages": list(map(vars, stages)),
         "rivals": _rivals(run, place),
         "differences": [row for row in tests if row["difference"] is not None],
         "failed": [row for row in tests if row["status"] != "pass"],
@@ -65,6 +73,29 @@ def shown_run(
             }
             for row in profiles.digests(detail)
         ],
+    }
+
+
+def run_files(runs: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
+    """The tables of these runs, each of all of them together."""
+
+    def rows(name: str) -> list[dict[str, Any]]:
+        return [{"gpu": run["gpu"], **row} for run in runs for row in run[name]]
+
+    kernels = [
+        {"gpu": run["gpu"], "profile": one["title"], **kernel}
+        for run in runs
+        for one in run["digests"]
+        for kernel in one["kernels"]
+    ]
+    tests = sorted([*rows("failed"), *rows("passed")], key=lambda row: (row["gpu"], row["number"]))
+    differences = [{**row, **vars(row["difference"])} for row in rows("differences")]
+    return {
+        "timings": Table(columns=TIMINGS, rows=rows("timed")),
+        "tests": Table(columns=TESTS, rows=tests),
+        "differences": Table(columns=DIFFERENCES, rows=differences),
+        "stages": Table(columns=STAGES, rows=rows("stages")),
+        "kernels": Table(columns=KERNELS, rows=kernels),
     }
 
 

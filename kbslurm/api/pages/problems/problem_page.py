@@ -14,6 +14,7 @@ from kbslurm.api.board_json import is_open, remarks
 from kbslurm.api.context import Context
 from kbslurm.api.lookup import seen_board
 from kbslurm.api.pages.boards.link_cards import board_card
+from kbslurm.api.pages.page_files import page_and_files
 from kbslurm.api.pages.problems import problem_told
 from kbslurm.api.pages.rendering import HEADERS
 from kbslurm.api.pages.text.markdown import statement
@@ -36,16 +37,18 @@ Language = Annotated[str, Path(max_length=contest.NAME_CAP)]
 
 
 def problem_pages(router: APIRouter, context: Context, visitors: Visitors) -> None:
-    @router.get("/problem/{leaderboard}")
+    @page_and_files(router, "/problem/{leaderboard}", at="/cases")
     def problem(leaderboard: Name, request: Request) -> Response:
         """The task, the templates, and how to submit."""
         person, now = visitors.who(request), context.clock.now()
         shown = seen_board(context, leaderboard, person)
         base = context.config.server.public_url or str(request.base_url).rstrip("/")
+        cases = problem_told.cases(shown)
         return visitors.page(
             request,
             "problems/problem.html",
             person,
+            as_files={"cases": problem_told.as_table(cases)},
             board=shown,
             card=board_card(context, shown),
             problem=shown.problem,
@@ -58,7 +61,7 @@ def problem_pages(router: APIRouter, context: Context, visitors: Visitors) -> No
             code=published_code.rule_told(context.store, shown, None if person is None else person.id, now),
             own=_own(shown, person),
             task=statement(shown.description or shown.problem.description),
-            cases=problem_told.cases(shown),
+            cases=cases,
             limits=problem_told.limits(shown),
             judging=problem_told.judging(shown),
             forbidden=problem_told.FORBIDDEN,

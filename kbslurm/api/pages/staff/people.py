@@ -11,6 +11,8 @@ from fastapi.responses import Response
 
 from kbslurm.api.context import Context
 from kbslurm.api.host_lookup import at_work
+from kbslurm.api.pages.page_files import Table, most, page_and_files
+from kbslurm.api.pages.staff.submissions import RUNS, run_rows
 from kbslurm.api.pages.visitors import Offset, Visitors, to_login
 from kbslurm.api.parameters import Number
 from kbslurm.domain import access, contest
@@ -22,10 +24,14 @@ Words = Annotated[str, Query(max_length=contest.WHOM_CAP)]
 GROUPS: tuple[Group, ...] = get_args(Group)
 SHOWN = 50
 LATEST = 20  # submissions of one person
+PEOPLE = (
+    "id", "name", "role", "banned_at", "ban_reason", "full_name", "email", "discord_id", "github_id", "university",
+    "courses", "team", "cluster_account", "submissions", "created_at", "seen_at",
+)  # fmt: skip
 
 
 def staff_people_pages(router: APIRouter, context: Context, visitors: Visitors) -> None:
-    @router.get("/staff/people")
+    @page_and_files(router, "/staff/people")
     def people(request: Request, q: Words = "", only: Words = "", start: Offset = 0) -> Response:
         """People, by a part of their name or e-mail address; staff first."""
         person = visitors.who(request)
@@ -35,13 +41,16 @@ def staff_people_pages(router: APIRouter, context: Context, visitors: Visitors) 
         group = next((one for one in GROUPS if one == only), None)
         if only and group is None:
             raise Invalid(f"{contest.shown(only)} isn't a group of people", hint=f"Choose one of: {', '.join(GROUPS)}.")
-        found = at_work(context, person.name, person).find_users(q.strip(), only=group, limit=SHOWN, offset=start)
+        found = at_work(context, person.name, person).find_users(
+            q.strip(), only=group, limit=most(request, SHOWN), offset=start
+        )
         chosen = {name: text for name, text in (("q", q.strip()), ("only", only)) if text}
         more = start + len(found["people"]) < found["of"]
         return visitors.page(
             request,
             "staff/people.html",
             person,
+            as_files={"people": Table(columns=PEOPLE, rows=found["people"])},
             q=q.strip(),
             only=only,
             groups=GROUPS,
@@ -54,7 +63,7 @@ def staff_people_pages(router: APIRouter, context: Context, visitors: Visitors) 
             after=f"?{urlencode({**chosen, 'from': start + SHOWN})}" if more else "",
         )
 
-    @router.get("/staff/people/{person_id}")
+    @page_and_files(router, "/staff/people/{person_id}")
     def one(person_id: Number, request: Request) -> Response:
         """A person: accounts, tokens, submissions, and what can be done."""
         person = visitors.who(request)
@@ -64,16 +73,18 @@ def staff_people_pages(router: APIRouter, context: Context, visitors: Visitors) 
         work = at_work(context, person.name, person)
         whom = f"person:{person_id}"
         found = work.known_user(whom)
+        rows = work.find_submissions(person=whom, limit=most(request, LATEST))
         return visitors.page(
             request,
             "staff/person.html",
             person,
+            as_files={"submissions": Table(columns=RUNS, rows=run_rows(rows))},
             one=found,
             whom=whom,
             then=f"/staff/people/{person_id}",
             tokens=work.tokens(whom),
             boards=frozenset(context.store.boards.names()),
-            rows=work.find_submissions(person=whom, limit=LATEST),
+            rows=rows,
             may_ban=_may_ban(person, found),
             may_give=access.may_give(person, found["role"]),
             roles=_roles(person),
