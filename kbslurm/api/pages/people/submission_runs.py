@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kbslurm.api import popcorn_submission, waiting
+from kbslurm.api.case_rivals import NO_RIVALS, CaseRivals, compared
+from kbslurm.api.comparison import change
 from kbslurm.api.pages.charts.ranges import Range, Ranges, ranges
 from kbslurm.api.pages.charts.strip import Strip, strip
 from kbslurm.api.pages.charts.waterfall import waterfall
@@ -23,6 +25,7 @@ from kbslurm_eval.shared.wire import PHASES, LaunchSamples
 LOG_CHARACTERS = 8000
 TIMINGS = (
     "gpu", "phase", "spec", "status", "median", "low", "high", "best", "worst", "mean", "null", "baseline", "message",
+    "before_median", "before_low", "before_high", "leader_median", "leader_low", "leader_high",
 )  # fmt: skip
 TESTS, STAGES = ("gpu", "number", "spec", "status", "message"), ("gpu", "name", "took_s", "ended_at", "skewed")
 DIFFERENCES = ("gpu", "number", "spec", "where", "got", "want", "wrong", "whole", "pattern")
@@ -31,9 +34,14 @@ _PHASES = {"test": "Tests", "benchmark": "Benchmarks", "ranked": "Ranked measure
 
 
 def shown_run(
-    run: RunView, view: SubmissionView, place: Mapping[str, Any] | None, samples: Sequence[LaunchSamples]
+    run: RunView,
+    view: SubmissionView,
+    place: Mapping[str, Any] | None,
+    samples: Sequence[LaunchSamples],
+    rivals: CaseRivals,
 ) -> dict[str, Any]:
-    """Everything of one run. `place`: what it came to among the others; `samples`: as its author may see them."""
+    """Everything of one run. `place`: what it came to among the others; `samples`: as its author may see them;
+    `rivals`: what its cases took others."""
     verdict, detail = run.verdict, (run.verdict.detail if run.verdict else None) or {}
     tests = _tests(detail)
     shown = None
@@ -61,7 +69,9 @@ def shown_run(
         "differences": [row for row in tests if row["difference"] is not None],
         "failed": [row for row in tests if row["status"] != "pass"],
         "passed": [row for row in tests if row["status"] == "pass"],
-        "timed": timed(detail, samples),
+        "timed": timed(detail, samples, rivals),
+        "has_best": bool(rivals.best),
+        "has_leader": bool(rivals.leader),
         "log": [{"case": one, "text": one.text[-LOG_CHARACTERS:]} for one in log_parts.by_case(detail)],
         "profile": str(detail.get("profile", "")),
         "digests": [
@@ -113,8 +123,10 @@ def _tests(detail: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def timed(detail: Mapping[str, Any], samples: Sequence[LaunchSamples]) -> list[dict[str, Any]]:
-    """The timed cases; those that count have their samples drawn."""
+def timed(
+    detail: Mapping[str, Any], samples: Sequence[LaunchSamples], rivals: CaseRivals = NO_RIVALS
+) -> list[dict[str, Any]]:
+    """The timed cases; those that count have their samples drawn, and are compared with others' times."""
     rows = access.shown_cases(detail, "benchmarks")
     counting = "ranked" if any(row["phase"] == "ranked" for row in rows) else "benchmark"
     return [
@@ -129,9 +141,24 @@ def timed(detail: Mapping[str, Any], samples: Sequence[LaunchSamples]) -> list[d
             },
             "best": _seconds(measure.shown_best_ns(row.get("best_ns"), row.get("null_ns"))),
             "strip": _strip(row, samples) if row["phase"] == counting else None,
+            **(_beside(row, rivals) if row["phase"] == counting else {"before": None, "leader": None}),
         }
         for row, message in zip(rows, failed_tests.once(rows), strict=True)
     ]
+
+
+def _beside(row: Mapping[str, Any], rivals: CaseRivals) -> dict[str, Any]:
+    """What this case took one's best before, and the leader, with how much faster or slower this one is."""
+    mine = (_seconds(row.get("median_ns")), _seconds(row.get("low_ns")), _seconds(row.get("high_ns")))
+    told: dict[str, Any] = {}
+    for name, theirs in (("before", rivals.best.get(row["spec"])), ("leader", rivals.leader.get(row["spec"]))):
+        told[name] = None
+        if theirs is not None and mine[0] is not None:
+            pair = compared((mine[0], mine[1], mine[2]), theirs)
+            told[name] = {"median": theirs[0], "low": theirs[1], "high": theirs[2],
+                          "says": change(pair.ratio, pair.separated)}  # fmt: skip
+            told |= {f"{name}_median": theirs[0], f"{name}_low": theirs[1], f"{name}_high": theirs[2]}
+    return told
 
 
 def _strip(row: Mapping[str, Any], samples: Sequence[LaunchSamples]) -> Strip | None:

@@ -10,6 +10,7 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from kbslurm.api import popcorn_submission, waiting
+from kbslurm.api.case_rivals import NO_RIVALS, case_rivals
 from kbslurm.api.context import Context
 from kbslurm.api.lookup import may_see_board
 from kbslurm.api.pages.charts.lines import Lines, Point, lines
@@ -42,13 +43,17 @@ def submission_pages(
         person = visitors.who(request)
         if person is None:
             return to_login(request)
-        view = visitors.own(person, submission_id)
+        view, now = visitors.own(person, submission_id), context.clock.now()
         words = waiting.words(view, waiting.of_submission(context, histories, view))
         placed = {told["gpu_type"]: told for told in standings.of_submission(view)}
         samples = context.store.own_scores.samples(view.id) if view.runs else {}
         mine = context.store.submissions.newest(person=person.id, board=view.board, limit=OTHERS + 1)
         others = [one for one in mine if one.id != view.id and one.board_id == view.board_id][:OTHERS]
-        runs = [shown_run(run, view, placed.get(run.gpu), samples.get(run.id, ())) for run in view.runs]
+        rivals = case_rivals(context.store, view, placed, lambda board, gpu: standings.now(board, gpu)[0], now)
+        runs = [
+            shown_run(run, view, placed.get(run.gpu), samples.get(run.id, ()), rivals.get(run.gpu, NO_RIVALS))
+            for run in view.runs
+        ]
         history = histories_of(
             context.store.own_scores.scored(person.id, board=view.board_id, most=HISTORY), marked=view.id
         )
