@@ -92,6 +92,7 @@ MAY: Mapping[str, str] = {
         POST /user/invitation
         POST /logout
         GET /live/{leaderboard}
+        GET /live/-/front
         GET /openapi.json
     """,
     "person": """

@@ -10,6 +10,7 @@ from kbslurm.api.door import Door
 from kbslurm.api.pages.boards.board_list import BoardList
 from kbslurm.api.pages.boards.board_views import BoardViews
 from kbslurm.api.pages.boards.front import front_page
+from kbslurm.api.pages.boards.front_live import front_stream
 from kbslurm.api.pages.boards.hall import hall_page
 from kbslurm.api.pages.boards.opening import board_pages
 from kbslurm.api.pages.boards.sharing import sharing_routes
@@ -46,7 +47,7 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
     visitors = Visitors(context)
     views = BoardViews(context, histories, standings)
     listed = BoardList(context, standings)
-    front_page(router, context, visitors, listed)
+    front_stream(router, context, visitors, front_page(router, context, visitors, listed))
     table_files(router, context, visitors, standings, listed)
     sharing_routes(router, context, standings)
     board_pages(router, context, visitors, views)

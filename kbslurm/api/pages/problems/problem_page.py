@@ -14,6 +14,7 @@ from kbslurm.api.board_json import is_open, remarks
 from kbslurm.api.context import Context
 from kbslurm.api.lookup import seen_board
 from kbslurm.api.pages.boards.link_cards import board_card
+from kbslurm.api.pages.countdown import left
 from kbslurm.api.pages.page_files import page_and_files
 from kbslurm.api.pages.problems import problem_told
 from kbslurm.api.pages.rendering import HEADERS
@@ -22,7 +23,6 @@ from kbslurm.api.pages.visitors import Visitors, form_of
 from kbslurm.api.parameters import Name
 from kbslurm.domain import access, contest
 from kbslurm.domain.amounts import score
-from kbslurm.domain.lateness import span_text
 from kbslurm.domain.source import for_board
 from kbslurm.errors import NotFound
 from kbslurm.store.views import Board, Person
@@ -54,7 +54,7 @@ def problem_pages(router: APIRouter, context: Context, visitors: Visitors) -> No
             problem=shown.problem,
             base=base,
             is_open=is_open(shown, now),
-            left=time_left(shown, now),
+            left=left(shown.deadline_at, now),
             remarks=remarks(shown, now),
             modes=[(name, words) for name, words in MODES.items() if name in shown.problem.modes],
             profiles="profile" in shown.problem.modes,
@@ -100,10 +100,3 @@ def problem_pages(router: APIRouter, context: Context, visitors: Visitors) -> No
         name = f"{shown.name}.{shown.problem.lang}"
         text = for_board(text, shown.name)
         return PlainTextResponse(text, headers={**HEADERS, "Content-Disposition": f'attachment; filename="{name}"'})
-
-
-def time_left(board: Board, now: Any) -> str:
-    """How long until the board's deadline; empty without one, or after it."""
-    if board.deadline_at is None or board.deadline_at <= now:
-        return ""
-    return span_text((board.deadline_at - now).total_seconds())
