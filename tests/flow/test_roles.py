@@ -294,6 +294,14 @@ MAY: Mapping[str, str] = {
         POST /staff/boards/new
         GET /staff/boards
         GET /staff/people
+        GET /staff/problems
+        GET /staff/problems.json
+        GET /staff/problems.csv
+        POST /staff/problems
+        POST /staff/people/{person_id}/token
+        GET /staff/board/{leaderboard}/shadows
+        GET /staff/board/{leaderboard}/shadows.json
+        GET /staff/board/{leaderboard}/shadows.csv
         GET /staff/people/{person_id}
         GET /staff/places
         GET /staff/audit

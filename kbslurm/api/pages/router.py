@@ -33,6 +33,7 @@ from kbslurm.api.pages.staff.boards import staff_boards_pages
 from kbslurm.api.pages.staff.courses import course_pages
 from kbslurm.api.pages.staff.overview_page import staff_pages
 from kbslurm.api.pages.staff.people import staff_people_pages
+from kbslurm.api.pages.staff.problems import staff_problem_pages
 from kbslurm.api.pages.staff.questions import staff_question_pages
 from kbslurm.api.pages.staff.reveal import reveal_page
 from kbslurm.api.pages.staff.standings_file import standings_file
@@ -60,6 +61,7 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
     comparing_page(router, context, visitors, standings, listed)
     sign_on_pages(router, context, visitors)
     joining_page(router, context, visitors)
+    staff_problem_pages(router, context, visitors)  # before /staff/{act}
     staff_pages(router, context, visitors)
     staff_board_page(router, context, visitors)
     staff_boards_pages(router, context, visitors)

@@ -100,6 +100,10 @@ class Visitors:
         """Whether somebody who isn't staff has a role on a board, and so some of its pages."""
         return person is not None and not person.is_staff and self._context.store.roster.helps(person.id)
 
+    def is_ours(self, request: Request, form: Mapping[str, str]) -> bool:
+        """Whether a form is of a page that was loaded with this session."""
+        return hmac.compare_digest(form.get("csrf", "").encode("utf-8", "replace"), self.csrf(request).encode())
+
     def sender(self, request: Request, form: Mapping[str, str]) -> Person:
         """Who sent a form: signed in, from one of our pages."""
         sessions.check_same_site(request)
@@ -107,9 +111,17 @@ class Visitors:
         person = self.who(request)
         if person is None:
             raise Refused("you aren't signed in", hint="Sign in, then try again.")
-        if not hmac.compare_digest(form.get("csrf", "").encode("utf-8", "replace"), self.csrf(request).encode()):
+        if not self.is_ours(request, form):
             raise Refused("this form has expired", hint="Reload the page and try again.")
         return person
+
+
+def expired_form(visitors: Visitors, request: Request, form: Mapping[str, str]) -> Person | None:
+    """Who sent a form from a page of ours that belongs to another session than the one they have now; None for whoever
+    may send it, and for whoever is signed in no more."""
+    sessions.check_same_site(request)
+    person = visitors.who(request)
+    return None if person is None or visitors.is_ours(request, form) else person
 
 
 async def form_of(request: Request) -> dict[str, str]:

@@ -15,7 +15,7 @@ from kbslurm.api.context import Context
 from kbslurm.api.lookup import seen_board
 from kbslurm.api.pages.countdown import left
 from kbslurm.api.pages.problems.editing import Draft, draft_of_form, draft_of_submission, draft_of_template, source_of
-from kbslurm.api.pages.visitors import Visitors, to_login
+from kbslurm.api.pages.visitors import Visitors, expired_form, to_login
 from kbslurm.api.parameters import Name
 from kbslurm.api.routes.submitting import mode_named
 from kbslurm.domain import contest
@@ -94,9 +94,12 @@ def submitting_pages(router: APIRouter, context: Context, visitors: Visitors, hi
         form = await upload.read_form(request)
 
         def submitted() -> SubmissionId | tuple[KbslurmError, Response]:
-            person = visitors.sender(request, form.fields)
+            writer = expired_form(visitors, request, form.fields)
+            person = writer or visitors.sender(request, form.fields)
             board = seen_board(context, leaderboard, person)
             try:
+                if writer is not None:
+                    raise Refused("this form has expired, since you have signed in again", hint="Submit it once more.")
                 return _submitted(person, board, form)
             except (Invalid, NotFound, Refused) as error:
                 if "text/html" not in request.headers.get("accept", ""):

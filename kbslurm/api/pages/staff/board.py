@@ -78,6 +78,7 @@ def staff_board_page(router: APIRouter, context: Context, visitors: Visitors) ->
             times=times,
             counts=work.stats(held.name),
             levels=LEVELS,
+            versions=[one for one in work.problems() if one["name"] == held.problem_name],
             code=work.code_rule(held.name),
             at_home=lambda text: _at_home(text, held.zone),
             tables=tables,

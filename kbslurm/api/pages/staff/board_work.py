@@ -24,6 +24,7 @@ from kbslurm_eval.shared.wire import Mode, VerdictName
 
 Words = Annotated[str, Query(max_length=contest.WHOM_CAP)]
 
+SHADOWS = ("place", "gpu", "ratio", "low", "high", "pairs", "is_drift", "open", "without_score")
 INVITATIONS = ("code", "user_name", "claimed_at", "created_at")
 MATRIX, MOVES = ("before", "after", "runs"), ("gpu", "person", "submission", "before", "after", "before_s", "after_s",
                                               "percent")  # fmt: skip
@@ -112,6 +113,20 @@ def staff_board_work_pages(router: APIRouter, context: Context, visitors: Visito
             request, "staff/finals.html", reader, board=held, rows=rows, usual=measuring.USUAL_TOP,
             as_files=_of_finals(rows, calibrations), calibrations=calibrations,
         )  # fmt: skip
+
+    @page_and_files(router, "/staff/board/{leaderboard}/shadows")
+    def shadows(leaderboard: Name, request: Request) -> Response:
+        """Times at other places against those at home."""
+        reader = visitors.who(request)
+        if reader is None:
+            return to_login(request)
+        visitors.staff(reader)
+        work = at_work(context, reader.name, reader)
+        held = work.held(leaderboard)
+        rows = work.shadows(held.name)["places"]
+        plain = ({**row, **(row["drift"] or {})} for row in rows)
+        files = {"shadows": Table(columns=SHADOWS, rows=plain)}
+        return visitors.page(request, "staff/shadows.html", reader, as_files=files, board=held, rows=rows)
 
     @page_and_files(router, "/staff/board/{leaderboard}/entry")
     def entry(leaderboard: Name, request: Request) -> Response:

@@ -22,6 +22,7 @@ from kbslurm.domain import access, contest
 from kbslurm.errors import Invalid, KbslurmError
 from kbslurm.store.views import AtBoard, Board
 
+Word = Annotated[str, Query(max_length=contest.NAME_CAP)]
 COLUMNS = (
     "board", "problem", "state", "visibility", "deadline", "gpus", "course", "submissions", "queued", "running",
     "failed", "questions", "rejudges", "finals",
@@ -48,7 +49,7 @@ def staff_boards_pages(router: APIRouter, context: Context, visitors: Visitors) 
         )
 
     @router.get("/staff/boards/new")
-    def asked(request: Request, course: Annotated[str, Query(max_length=contest.NAME_CAP)] = "") -> Response:
+    def asked(request: Request, course: Word = "", problem: Word = "") -> Response:
         """The form for a new board, on a problem that is here already."""
         person = visitors.who(request)
         if person is None:
@@ -62,6 +63,7 @@ def staff_boards_pages(router: APIRouter, context: Context, visitors: Visitors) 
             problems=sorted({one.name for one in context.store.problems.all()}),
             courses=[one["course"] for one in work.courses()],
             course=course.strip().lower(),
+            problem=problem.strip(),
             offered=work.offered(),
             levels=LEVELS,
             usual=context.config.policy.ranked_min_isolation,
@@ -90,7 +92,7 @@ def staff_boards_pages(router: APIRouter, context: Context, visitors: Visitors) 
 def _made(work: Hosting, form: Mapping[str, str]) -> Mapping[str, Any]:
     problem = text_of(form, "problem")
     if not problem:
-        raise Invalid("no problem was chosen", hint="Add one first: kbslurm problem add DIR")
+        raise Invalid("no problem was chosen", hint="Add one first, at /staff/problems.")
     return work.new_board(
         text_of(form, "name"),
         problem=problem,

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, get_args
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
 
 from kbslurm.api.context import Context
 from kbslurm.api.host_lookup import at_work
+from kbslurm.api.hosting.hosting import Hosting
 from kbslurm.api.pages.page_files import Table, most, page_and_files
+from kbslurm.api.pages.staff.forms import refused
 from kbslurm.api.pages.staff.submissions import RUNS, run_rows
-from kbslurm.api.pages.visitors import Offset, Visitors, to_login
+from kbslurm.api.pages.visitors import Offset, Visitors, form_of, to_login
 from kbslurm.api.parameters import Number
 from kbslurm.domain import access, contest
-from kbslurm.errors import Invalid
+from kbslurm.errors import Invalid, KbslurmError
 from kbslurm.store.people import Group
 from kbslurm.store.views import Person
 
 Words = Annotated[str, Query(max_length=contest.WHOM_CAP)]
 GROUPS: tuple[Group, ...] = get_args(Group)
 SHOWN = 50
+MOST_DAYS = 3650  # that a token lasts
 LATEST = 20  # submissions of one person
 PEOPLE = (
     "id", "name", "role", "banned_at", "ban_reason", "full_name", "email", "discord_id", "github_id", "university",
@@ -63,6 +68,22 @@ def staff_people_pages(router: APIRouter, context: Context, visitors: Visitors) 
             after=f"?{urlencode({**chosen, 'from': start + SHOWN})}" if more else "",
         )
 
+    @router.post("/staff/people/{person_id}/token")
+    async def issue(person_id: Number, request: Request) -> Response:
+        """A new token for a person, or for a program of theirs, which this page alone tells."""
+        form = await form_of(request)
+
+        def issued() -> Response:
+            person, back = visitors.staff(visitors.sender(request, form)), f"/staff/people/{person_id}"
+            try:
+                told = _issued(at_work(context, person.name, person), f"person:{person_id}", form)
+            except KbslurmError as error:
+                return refused(context, visitors, request, person, form, error, back)
+            service = form.get("service") == "yes"
+            return visitors.page(request, "staff/token.html", person, told=told, service=service, back=back)
+
+        return await run_in_threadpool(issued)
+
     @page_and_files(router, "/staff/people/{person_id}")
     def one(person_id: Number, request: Request) -> Response:
         """A person: accounts, tokens, submissions, and what can be done."""
@@ -90,6 +111,26 @@ def staff_people_pages(router: APIRouter, context: Context, visitors: Visitors) 
             roles=_roles(person),
             now=work.now.isoformat(),
         )
+
+
+def _issued(work: Hosting, whom: str, form: Mapping[str, str]) -> Mapping[str, Any]:
+    """The new token, which nobody is told again."""
+    days, gpu_s = (form.get(name, "").strip() for name in ("days", "gpu_s"))
+    if days and not (days.isascii() and days.isdecimal() and 1 <= int(days[:5]) <= MOST_DAYS):
+        raise Invalid(f"{days[:40]!r} isn't a number of days", hint=f"Give 1 to {MOST_DAYS}, or nothing: no end.")
+    try:
+        quota = float(gpu_s) if gpu_s else None
+    except ValueError:
+        quota = math.nan
+    if quota is not None and not (math.isfinite(quota) and 0 <= quota < 1e9):
+        raise Invalid(f"{gpu_s[:40]!r} isn't a number of GPU-seconds", hint="Leave it empty for no quota of its own.")
+    return work.issue_token(
+        whom,
+        device=form.get("device", "").strip(),
+        days=int(days) if days else None,
+        service=form.get("service") == "yes",
+        gpu_s_per_day=quota,
+    )
 
 
 def _roles(person: Person) -> list[str]:
