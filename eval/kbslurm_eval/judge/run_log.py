@@ -23,7 +23,8 @@ class RunLog:
         """What one launch wrote, case by case: a case's pieces come together."""
         by_case: dict[int | None, str] = {}
         for index, piece in wrote:
-            by_case[index] = by_case.get(index, "") + piece
+            if piece:
+                by_case[index] = by_case.get(index, "") + piece
         for index, piece in by_case.items():
             self._append(phase, index, without_repeats(clean(piece, LOG_CAP), self.text))
 

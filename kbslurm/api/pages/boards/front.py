@@ -99,9 +99,7 @@ class Front:
             if known is None or known[0] != facts:
                 template = "boards/front_card.html" if facts["is_running"] else "boards/front_ended.html"
                 html = text_of(template, **facts)
-                lasting = facts if not facts.get("left") else {**facts, "left": "some"}
-                same = known is not None and {**known[0], "left": lasting.get("left")} == lasting
-                version = known[1].version if known is not None and same else _digest(html)
+                version = _digest(repr({**facts, "left": bool(facts.get("left"))}))
                 card = Card(listed=one, is_running=facts["is_running"], html=html, version=version)
             else:
                 card = replace(known[1], listed=one)
