@@ -20,6 +20,7 @@ FIELDS = 32_768
 LISTS = 131_072
 FRAME = 16_384  # what multipart/form-data adds to a file
 SOURCE = SOURCE_CAP + FRAME
+TYPED = 2 * SOURCE_CAP + FRAME  # the same written in a browser, which sends two bytes for the end of a line
 PROBLEM = PACKED_CAP + FRAME
 ROSTER = BYTES_CAP + FRAME
 
@@ -41,6 +42,7 @@ class Call:
 TOO_LARGE: Mapping[int, tuple[str, str]] = {
     NOTHING: ("the body is too large: this call uses none", ""),
     SOURCE: (f"the upload is larger than {SOURCE_CAP:,} bytes", "Submit source text, not data or binaries."),
+    TYPED: (f"the upload is larger than {SOURCE_CAP:,} bytes", "Submit source text, not data or binaries."),
     PROBLEM: (f"the upload is larger than {PACKED_CAP:,} bytes", PACKED_HINT),
 }
 UNLISTED = Call()
@@ -118,9 +120,11 @@ CALLS: Mapping[str, Call] = {
     "POST /staff/courses/{course}/{act}": Call(cap=FORM, who="browser"),
     "POST /me/link": Call(cap=FORM, who="browser"),
     "POST /problem/{leaderboard}/nickname": Call(cap=FORM, who="browser"),
-    "POST /problem/{leaderboard}/submit": Call(cap=SOURCE, who="browser", submits=True),
+    "POST /problem/{leaderboard}/submit": Call(cap=TYPED, who="browser", submits=True),
     "POST /problem/{leaderboard}/consent": Call(cap=FORM, who="browser"),
     "POST /s/{submission_id}/cancel": Call(cap=FORM, who="browser"),
+    "POST /staff/problems": Call(cap=PROBLEM, who="staff"),
+    "POST /staff/people/{person_id}/token": Call(cap=FORM, who="staff"),
     "POST /staff/boards/new": Call(cap=LISTS, who="staff"),
     "POST /staff/board/{leaderboard}/{act}": Call(cap=LISTS, who="browser"),
     "POST /questions": Call(cap=LISTS, who="browser"),

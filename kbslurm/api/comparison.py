@@ -61,7 +61,7 @@ def pairs(first: SubmissionView, last: SubmissionView) -> Iterator[Pair]:
             before_s=_score(old.verdict if old else None),
             after_s=_score(new.verdict if new else None),
         )
-        before, after = _cases(old), _cases(new)
+        before, after = cases_of(old), cases_of(new)
         for case in dict.fromkeys((*before, *after)):
             yield Pair(gpu=gpu, case=case, before=None, after=None, before_s=before.get(case), after_s=after.get(case))
 
@@ -94,7 +94,7 @@ def _score(verdict: Verdict | None) -> Interval | None:
     return None if verdict is None or verdict.score_s is None else (verdict.score_s, verdict.low_s, verdict.high_s)
 
 
-def _cases(run: RunView | None) -> dict[str, Interval]:
+def cases_of(run: RunView | None) -> dict[str, Interval]:
     """The visible timed cases by their spec, from the ranked phase if there is one."""
     detail: Mapping[str, Any] = (run.verdict.detail if run and run.verdict else None) or {}
     rows = access.shown_cases(detail, "benchmarks")

@@ -13,6 +13,7 @@ from kbslurm.domain.source import FILES_CAP, SOURCE_CAP
 from kbslurm.errors import Invalid
 
 PART = "file"
+TYPED_CAP = 2 * SOURCE_CAP + 1  # bytes of a field; what is in it is measured once its lines end as in a file
 FIELDS = 12 + FILES_CAP  # of a form, beside its files: each file of a submission may be written in one
 OPENAPI = {
     "requestBody": {
@@ -69,7 +70,7 @@ async def _parsed(request: Request, *, most: int, fields: int, hint: str) -> For
     async def once() -> AsyncGenerator[bytes, None]:
         yield body
 
-    parser = MultiPartParser(request.headers, once(), max_files=most, max_fields=fields, max_part_size=SOURCE_CAP + 1)
+    parser = MultiPartParser(request.headers, once(), max_files=most, max_fields=fields, max_part_size=TYPED_CAP)
     try:
         form = await parser.parse()
     except (MultiPartException, KeyError, UnicodeDecodeError, LookupError) as error:

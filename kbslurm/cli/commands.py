@@ -298,7 +298,7 @@ COMMANDS: Mapping[str, Command | Group] = {
     "logout": Command("competitor.logout:logout", "Sign out of a service: revoke this device's token and remove it."),
     "logs": Command(
         "competitor.logs:logs",
-        "Show a run's log, without what belongs to hidden cases; without a number, say where the daemon's log is.",
+        "Show a run's log by case, without that of hidden cases; without a number, say where the daemon's log is.",
     ),
     "mcp": Command(
         "competitor.agent:agent",

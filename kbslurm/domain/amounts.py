@@ -13,8 +13,14 @@ def seconds(value: float | None) -> str:
     """1.234e-3 → `1.23 ms`: three significant digits and a suitable unit."""
     if value is None:
         return "–"
-    size, unit = next((u for u in UNITS if abs(value) >= u[0]), UNITS[-1])
+    size, unit = unit_of(value)
     return f"{_digits(value / size)} {unit}"
+
+
+def unit_of(value: float, digits: int = 3) -> tuple[float, str]:
+    """The largest unit of which this is at least one when it is rounded to so many digits: 999.9 µs is 1.00 ms."""
+    least = 1 - 0.5 * 10**-digits
+    return next((one for one in UNITS if abs(value) >= least * one[0]), UNITS[-1])
 
 
 def counted(number: int, what: str) -> str:
@@ -23,9 +29,9 @@ def counted(number: int, what: str) -> str:
 
 
 def ordinal(number: int) -> str:
-    """`1st`, `2nd`, `3rd`, `11th`."""
+    """`1st`, `2nd`, `3rd`, `11th`, `1,000th`."""
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
+    return f"{number:,}{ending}"
 
 
 def span(amount_s: float) -> str:
@@ -43,7 +49,7 @@ def score(value: float | None, low: float | None = None, high: float | None = No
     `6.00 ms, too noisy to rank: spread 40 %`. `ranked`: it has a place on a board all the same."""
     if value is None:
         return "–"
-    size, unit = next((u for u in UNITS if abs(value) >= u[0]), UNITS[-1])
+    size, unit = unit_of(value)
     if low is None or high is None or high <= low:
         return f"{_digits(value / size)} {unit}"
     below, above = (value - low) / size, (high - value) / size
@@ -68,5 +74,5 @@ def speed_up(now_s: float, other_s: float, other: str) -> str:
 
 
 def _digits(value: float) -> str:
-    magnitude = 0 if value == 0 else math.floor(math.log10(abs(value)))
+    magnitude = int(f"{value:.2e}".rpartition("e")[2])  # of what is shown: 9.999 is 10.0
     return f"{value:.{max(0, 2 - magnitude)}f}"

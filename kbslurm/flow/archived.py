@@ -313,7 +313,7 @@ class _Scores:
         if not samples and not detail.get("samples_sha256"):
             self._found.unchecked += 1  # from before raw samples were kept
             return
-        if detail.get("version") != WIRE_VERSION:
+        if detail.get("version") not in _READ:
             self._found.unchecked += 1  # by a harness whose reports this version doesn't read
             return
         try:
@@ -491,18 +491,21 @@ def _launch(row: Row) -> LaunchSamples:
     )
 
 
+# Reports of these versions have the same figures: what 4 added to 3 is which case wrote what.
+_READ = (3, WIRE_VERSION)
+
 # What a report needs beside what an archive that is handed on has of it.
 _BLANK: Mapping[str, Any] = {
     "token": "", "attempt": 0, "nonce": "", "reason": "", "tests": [], "started_at_ns": 0, "ended_at_ns": 0, "log": "",
     "secret_log": "", "host": {}, "flags": [], "paired": False, "submission_sha256": "", "seed_commitment": "",
-    "budget": {}, "profile": "", "artifacts": [], "digests": [],
+    "budget": {}, "profile": "", "artifacts": [], "digests": [], "log_parts": [],
 }  # fmt: skip
 
 
 def _report(detail: Row, samples: Iterable[LaunchSamples]) -> Report:
     """The report, read as strictly as one that comes from a job."""
     known = {name: detail[name] for name in Report.__dataclass_fields__ if name in detail}
-    told = {**_BLANK, **known, "samples": []}
+    told = {**_BLANK, **known, "samples": [], "version": WIRE_VERSION}
     told["phases"] = [{"started_at_ns": 0, "ended_at_ns": 0, **row} for row in told["phases"]]
     found = read_report(json.dumps(told))
     found.samples.extend(samples)

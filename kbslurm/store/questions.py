@@ -190,12 +190,13 @@ class Questions(Rows):
         assert found is not None
         return int(found["n"])
 
-    def announcements(self, board: int) -> list[Announcement]:
-        """The answers to everyone on this board, newest first."""
+    def announcements(self, board: int, *, most: int | None = None) -> list[Announcement]:
+        """The answers to everyone on this board, newest first; at most so many."""
         found = self._all(
             "SELECT id, answer AS text, answered_at AS at FROM question"
-            " WHERE board_id = %(board)s AND to_all AND state = 'answered' ORDER BY answered_at DESC, id DESC",
-            {"board": board},
+            " WHERE board_id = %(board)s AND to_all AND state = 'answered' ORDER BY answered_at DESC, id DESC"
+            " LIMIT %(most)s",
+            {"board": board, "most": most},
         )
         return [Announcement(**row) for row in found]
 

@@ -166,6 +166,8 @@ class Scene:
                 Visit(path=f"/staff/people/{self.world.people['ada']}", by="grace"),
                 Visit(path=f"/staff/people/{self.world.people['grace']}", by="grace"),
             ],
+            "/staff/problems": [Visit(path="/staff/problems", by="grace")],
+            "/staff/board/{leaderboard}/shadows": [Visit(path="/staff/board/transpose/shadows", by="grace")],
             "/staff/places": [Visit(path="/staff/places", by="grace")],
             "/staff/audit": [
                 Visit(path="/staff/audit", by="grace"),

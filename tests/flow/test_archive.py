@@ -122,6 +122,28 @@ def test_both_ways_write_what_verifies_and_grades_without_a_database(
     assert lines[0].data["place"].endswith(f":{tmp_path}/there-public")
 
 
+def test_reports_from_before_logs_were_marked_still_verify(api: ServedApi, here: CommandLine, tmp_path: Path) -> None:
+    """Version 4 of the wire format says which case wrote what; the figures of version 3 are the same. Others' reports
+    aren't read."""
+    for name, score_s in (("ada", 0.5), ("bea", 0.4)):
+        judged(api, name, score_s)
+    folder = tmp_path / "private"
+    assert here("archive", "transpose", "--private", "--no-parquet", "--out", str(folder)).code == 0
+
+    def of_version(number: int) -> Callable[[list[dict[str, Any]]], object]:
+        def change(rows: list[dict[str, Any]]) -> None:
+            for row in rows:
+                row["detail"]["version"] = number
+                row["detail"].pop("log_parts", None)
+
+        return change
+
+    for number, unchecked in ((3, 0), (2, 2)):
+        forge(folder, "verdicts", of_version(number))
+        found = away(tmp_path)("archive", "verify", str(folder), "--json").json()
+        assert found["holds"] and found["unchecked"] == unchecked, (number, found)
+
+
 def test_what_may_be_handed_on_has_no_names_code_logs_or_hidden_cases(
     api: ServedApi, host: Client, here: CommandLine, tmp_path: Path
 ) -> None:

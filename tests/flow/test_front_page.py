@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kbslurm.api.pages.boards.front import about
-from kbslurm.api.pages.countdown import left
 from kbslurm.store.boards import Boards
 from kbslurm.store.standings import Standings
 from tests.flow.gallery import judged
@@ -241,18 +240,79 @@ def test_without_boards_it_says_so_and_staff_are_offered_to_make_one(database_ur
             assert "once you have joined it" in eve.get("/").text and "/staff/" not in eve.get("/").text
 
 
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(59, "less than a minute"), (60, "1 min"), (3 * 3600 + 61, "3 h 1 min"), (86400, "1 day 0 h"),
-     (2 * 86400 + 7200, "2 days 2 h"), (-5, "less than a minute")],
-)  # fmt: skip
-def test_the_time_left_is_told_in_whole_minutes(seconds: int, said: str) -> None:
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    assert left(now + timedelta(seconds=seconds), now) == said
-
-
 def test_only_the_first_words_of_a_description_are_told() -> None:
     assert about("\n\n## Sort `it`\n\nfast") == "Sort it"
     assert about("") == "" and about("\n#\n") == ""
     long = about("word " * 80)
     assert long.endswith("word …") and len(long) <= 143
+
+
+def announced(api: ServedApi, name: str, text: str) -> None:
+    asked = api.store.questions.ask(api.store.people.ensure("ada").id, "Why?", board=name, now=api.now)
+    api.store.questions.answer(asked.id, text, to_all=True, again=False, by="hana", now=api.now)
+
+
+def test_the_newest_announcement_stands_on_the_card_in_markdown(api: ServedApi) -> None:
+    with browsing(api) as anybody:
+        announced(api, "transpose", "# Old\n\nnews")
+        go(api, 60)
+        announced(api, "transpose", f"# Moved\n\nThe **deadline** is\nlater. {HOSTILE} [here](javascript:alert(1))")
+        for path in ("/", "/board/transpose/H100"):
+            page = anybody.get(path).text
+            assert '<p class="heading">Moved</p>' in page, path
+            assert "The <strong>deadline</strong> is<br />\nlater." in page.replace("<br>", "<br />"), path
+            assert HOSTILE not in page and 'href="javascript' not in page, path
+        assert "Old" not in anybody.get("/").text and "Old" in anybody.get("/board/transpose/H100").text
+        api.store.boards.set_visibility("transpose", "closed", by="hana", now=api.now)
+        go(api, 2)
+        assert "deadline" not in anybody.get("/").text, "it is that of a board that they don't see"
+
+
+def version(page: str) -> str:
+    found = re.search(r'data-live="/live/-/front\?seen=([0-9a-f]+)"', page)
+    assert found is not None
+    return found[1]
+
+
+def test_the_page_is_another_when_its_cards_are_and_not_as_time_goes_by(api: ServedApi) -> None:
+    store = api.store
+    store.boards.set_deadline("transpose", api.now + timedelta(hours=5), zone="UTC", by="hana", now=api.now)
+    with browsing(api) as anybody, browsing(api, "eve") as eve:
+        first, hers = version(anybody.get("/").text), version(eve.get("/").text)
+        go(api, 600)
+        assert "4 h 50 min" in anybody.get("/").text and version(anybody.get("/").text) == first
+        assert version(eve.get("/").text) == hers
+        judged(store, "eve", api.now, 3e-3)
+        go(api, 2)
+        second, better = version(anybody.get("/").text), version(eve.get("/").text)
+        assert second != first and better != hers
+        judged(store, "bob", api.now, 4e-3)
+        judged(store, "cyd", api.now, 5e-3)
+        go(api, 2)
+        third, same = version(anybody.get("/").text), version(eve.get("/").text)
+        judged(store, "cyd", api.now, 4.5e-3)  # in the middle of the standings: no card says so
+        go(api, 2)
+        assert version(anybody.get("/").text) == third and version(eve.get("/").text) == same
+        store.boards.set_visibility("transpose", "closed", by="hana", now=api.now)
+        go(api, 2)
+        assert version(anybody.get("/").text) not in (first, second, third)
+
+
+def told(stream: Iterator[str]) -> str:
+    """The next event's id."""
+    return next(line for line in stream if line.startswith("id: ")).removeprefix("id: ")
+
+
+def test_an_open_page_is_told_once_when_it_shows_something_else(api: ServedApi) -> None:
+    with browsing(api) as anybody:
+        seen = version(anybody.get("/").text)
+        with anybody.stream("GET", f"/live/-/front?seen={seen}") as answer:
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            lines = answer.iter_lines()
+            assert next(lines).startswith("retry: ")
+            judged(api.store, "ada", api.now, 3e-3)
+            go(api, 2)
+            now = told(lines)
+            assert now != seen and now == version(anybody.get("/").text)
+        with anybody.stream("GET", f"/live/-/front?seen={seen}") as answer:
+            assert told(answer.iter_lines()) == now, "what it missed"

@@ -200,3 +200,32 @@ def test_a_reveal_goes_by_keys_and_by_links_without_scripts(api: ServedApi, chro
     chromium.write(".reveal-end summary", ENTER)
     chromium.write(".reveal-end button", ENTER)
     until(lambda: api.store.boards.get("frozen").frozen_at is None, "the freeze is over")
+
+
+def test_the_start_page_follows_its_boards_without_a_reload(api: ServedApi, chromium: Chromium) -> None:
+    """By one connection; a clock stays a clock, what is unfolded stays so, and the keyboard keeps its place."""
+    store = api.store
+    asked = store.questions.ask(store.people.ensure("ada").id, "Why?", board="transpose", now=api.now)
+    store.questions.answer(asked.id, "**So.**", to_all=True, again=False, by="root", now=api.now)
+    chromium.open(api.url)
+    chromium.ask("window.stayed = true")
+    chromium.click(".front details.announced summary")
+    until(lambda: ":" in chromium.ask("return document.querySelector('.front time[data-left]').textContent"), "a clock")
+    chromium.ask(
+        "window.words = new Set();"
+        "const note = () => words.add(/:/.test(document.querySelector('[data-left]').textContent));"
+        "new MutationObserver(() => requestAnimationFrame(note))"
+        ".observe(document.getElementById('live'), {childList: true})"
+    )
+    judged(store, "newcomer", api.now, 0.9e-3)
+    leads = "return document.querySelector('.front .leader').textContent"
+    until(lambda: "newcomer leads" in chromium.ask(leads), "the card has changed")
+    until(lambda: chromium.ask("return [...words]") == [True], "the clock is one when it is first painted")
+    assert chromium.ask("return window.stayed") is True
+    assert chromium.ask("return document.querySelector('.front details.announced').open") is True
+    assert chromium.ask("return document.activeElement.tagName") == "SUMMARY"
+    streams = "return performance.getEntriesByType('resource').filter((one) => one.name.includes('/live/')).length"
+    assert chromium.ask(streams) <= 1 and not chromium.complaints()
+    chromium.scripts(False)
+    chromium.open(api.url)
+    assert "newcomer leads" in chromium.ask(leads)

@@ -9,10 +9,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kbslurm_eval.shared import wire
 from tests.command_line import CommandLine
+from tests.flow import gallery
 from tests.flow.stage import HandClock
 from tests.flow.test_cli_http import HIDDEN_SPEC, SECRET_LOG, judged
 from tests.popcorn.served_api import GOOD, ServedApi, served
@@ -50,6 +53,29 @@ def test_a_runs_log_is_its_authors_and_has_nothing_of_hidden_cases(api: ServedAp
     for kbslurm in of(api, "mallory", tmp_path):
         refused = kbslurm("logs", str(run.id))
         assert refused.code in (2, 5) and not refused.out and "compiled" not in refused.err, refused
+
+
+def test_each_cases_log_has_its_heading(api: ServedApi, tmp_path: Path) -> None:
+    said = ("loaded\n", "fine\n", "too slow\n")
+    keys: list[tuple[wire.PhaseName, int | None]] = [("test", None), ("test", 0), ("benchmark", 0)]
+    parts = [wire.LogPart(phase=p, index=n, size=len(text)) for (p, n), text in zip(keys, said, strict=True)]
+    tests = [wire.TestResult(phase="test", index=0, spec="rows: 4", status="pass")]
+    report: dict[str, Any] = {"log": "".join(said), "log_parts": parts, "tests": tests}
+    number = gallery.judged(api.store, "ada", api.now, 0.5, **report)
+    for kbslurm in of(api, "ada", tmp_path):
+        told = kbslurm("logs", "-s", str(number))
+        lines = told.out.splitlines()
+        assert lines[:4] == [
+            "--- tests, outside of their cases ---",
+            "loaded",
+            "--- test 1 (rows: 4): pass ---",
+            "fine",
+        ]
+        assert lines[4].startswith("--- benchmark 1 (") and lines[5] == "too slow"
+        (row,) = kbslurm("logs", "-s", str(number), "--json").json()["runs"]
+        assert [(one["phase"], one["index"], one["log"]) for one in row["parts"]] == [
+            (*key, text) for key, text in zip(keys, said, strict=True)
+        ]
 
 
 def test_what_has_no_log_says_so(api: ServedApi, tmp_path: Path) -> None:

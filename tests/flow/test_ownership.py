@@ -31,6 +31,10 @@ OWN = """
     GET /jobs/{job_id}
     GET /jobs/{job_id}/artifacts/{gpu}/{index}
     GET /s/{submission_id}
+    GET /s/{submission_id}.json
+    GET /s/{submission_id}.csv
+    GET /s/{submission_id}/diff/{other_id}.json
+    GET /s/{submission_id}/diff/{other_id}.csv
     GET /s/{submission_id}/diff/{other_id}
     GET /s/{submission_id}/artifacts/{gpu}/{name}
     GET /live/-/s/{submission_id}
@@ -64,6 +68,14 @@ AND_STAFFS = """
     GET /board/{leaderboard}/{gpu}.json
     GET /board/{leaderboard}/{gpu}.csv
     GET /board/{leaderboard}/{gpu}/records.json
+    GET /board/{leaderboard}/{gpu}/code.json
+    GET /board/{leaderboard}/{gpu}/code.csv
+    GET /problem/{leaderboard}/cases.json
+    GET /problem/{leaderboard}/cases.csv
+    GET /board/{leaderboard}/{gpu}/final.json
+    GET /board/{leaderboard}/{gpu}/final.csv
+    GET /board/{leaderboard}/{gpu}/practice.json
+    GET /board/{leaderboard}/{gpu}/practice.csv
     GET /board/{leaderboard}/{gpu}/records.csv
     GET /problem/{leaderboard}
     GET /problem/{leaderboard}/template/{language}

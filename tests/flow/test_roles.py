@@ -61,6 +61,18 @@ MAY: Mapping[str, str] = {
         GET /board/{leaderboard}/{gpu}.json
         GET /board/{leaderboard}/{gpu}.csv
         GET /board/{leaderboard}/{gpu}/records.json
+        GET /board/{leaderboard}/{gpu}/code.csv
+        GET /board/{leaderboard}/{gpu}/code.json
+        GET /compare.csv
+        GET /compare.json
+        GET /person/{whose}/places.csv
+        GET /person/{whose}/places.json
+        GET /problem/{leaderboard}/cases.csv
+        GET /problem/{leaderboard}/cases.json
+        GET /board/{leaderboard}/{gpu}/final.json
+        GET /board/{leaderboard}/{gpu}/final.csv
+        GET /board/{leaderboard}/{gpu}/practice.json
+        GET /board/{leaderboard}/{gpu}/practice.csv
         GET /board/{leaderboard}/{gpu}/records.csv
         GET /board/{leaderboard}/{gpu}/picture.png
         GET /embed/board/{leaderboard}/{gpu}
@@ -80,6 +92,7 @@ MAY: Mapping[str, str] = {
         POST /user/invitation
         POST /logout
         GET /live/{leaderboard}
+        GET /live/-/front
         GET /openapi.json
     """,
     "person": """
@@ -224,10 +237,16 @@ MAY: Mapping[str, str] = {
         GET /me
         GET /me.json
         GET /me.csv
+        GET /me/scores.json
+        GET /me/scores.csv
         POST /me/link
         GET /questions
         POST /questions
         GET /s/{submission_id}
+        GET /s/{submission_id}.csv
+        GET /s/{submission_id}.json
+        GET /s/{submission_id}/diff/{other_id}.csv
+        GET /s/{submission_id}/diff/{other_id}.json
         GET /s/{submission_id}/diff/{other_id}
         GET /s/{submission_id}/artifacts/{gpu}/{name}
         POST /s/{submission_id}/cancel
@@ -239,6 +258,34 @@ MAY: Mapping[str, str] = {
     """,
     "staff page": """
         GET /staff
+        GET /staff.csv
+        GET /staff.json
+        GET /staff/audit.csv
+        GET /staff/audit.json
+        GET /staff/board/{leaderboard}.csv
+        GET /staff/board/{leaderboard}.json
+        GET /staff/board/{leaderboard}/entry.csv
+        GET /staff/board/{leaderboard}/entry.json
+        GET /staff/board/{leaderboard}/finals.csv
+        GET /staff/board/{leaderboard}/finals.json
+        GET /staff/board/{leaderboard}/rejudge.csv
+        GET /staff/board/{leaderboard}/rejudge.json
+        GET /staff/board/{leaderboard}/submissions.csv
+        GET /staff/board/{leaderboard}/submissions.json
+        GET /staff/boards.csv
+        GET /staff/boards.json
+        GET /staff/courses.csv
+        GET /staff/courses.json
+        GET /staff/courses/{course}/budgets.csv
+        GET /staff/courses/{course}/budgets.json
+        GET /staff/people.csv
+        GET /staff/people.json
+        GET /staff/people/{person_id}.csv
+        GET /staff/people/{person_id}.json
+        GET /staff/places.csv
+        GET /staff/places.json
+        GET /staff/submissions/{submission_id}.csv
+        GET /staff/submissions/{submission_id}.json
         POST /staff/{act}
         GET /staff/board/{leaderboard}
         GET /staff/board/{leaderboard}/reveal
@@ -251,6 +298,14 @@ MAY: Mapping[str, str] = {
         POST /staff/boards/new
         GET /staff/boards
         GET /staff/people
+        GET /staff/problems
+        GET /staff/problems.json
+        GET /staff/problems.csv
+        POST /staff/problems
+        POST /staff/people/{person_id}/token
+        GET /staff/board/{leaderboard}/shadows
+        GET /staff/board/{leaderboard}/shadows.json
+        GET /staff/board/{leaderboard}/shadows.csv
         GET /staff/people/{person_id}
         GET /staff/places
         GET /staff/audit

@@ -170,7 +170,7 @@ def test_a_board_that_cannot_be_is_refused_in_one_sentence(
 def test_without_a_problem_the_form_says_what_to_do(database_url: str, tmp_path: Path) -> None:
     with served(database_url, tmp_path, boards=False) as api, browsing(api, "hana", "staff") as hana:
         page = hana.get(NEW).text
-        assert "kbslurm problem add" in page and f'action="{NEW}"' not in page
+        assert 'href="/staff/problems"' in page and f'action="{NEW}"' not in page
 
 
 def test_a_boards_settings_change_as_by_command(api: ServedApi, hana: httpx.Client, kbslurm: CommandLine) -> None:

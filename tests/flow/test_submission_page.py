@@ -125,6 +125,65 @@ def test_a_wrong_answer_names_its_test_and_shows_the_first_wrong_element(api: Se
         assert f'href="{link}"' in source_of(api, "ada", f"/s/{number}")
 
 
+def test_each_case_stands_beside_ones_best_and_the_leader_where_their_code_is_published(api: ServedApi) -> None:
+    """Of a leader whose code isn't published only the total is told, which ranks."""
+    store, board = api.store, api.store.boards.get("transpose")
+    store.boards.set_deadline("transpose", api.now + timedelta(hours=1), zone="UTC", by="hana", now=api.now)
+    store.publishing.set_rule(board.id, "deadline", "MIT", by="hana", now=api.now)
+    first = judged(api, "cyd", 4.4e-3)
+    leads = judged(api, "ada", 3e-3)
+    last = judged(api, "cyd", 3.6e-3)
+    path = f"/s/{last}"
+
+    def rows() -> list[dict[str, Any]]:
+        with browsing(api, "cyd") as cyd:
+            return [row for row in cyd.get(f"{path}.json").json() if row["phase"] == "ranked"]
+
+    told = seen(api, "cyd", path)
+    assert "Your best before" in told and "this one is 1.22× faster" in told and " Leader " not in told
+    assert all(row["before_median"] > row["median"] and row["leader_median"] is None for row in rows())
+    assert isinstance(api.context.clock, HandClock)
+    api.context.clock.go(2 * 3600)
+    told = seen(api, "cyd", path)
+    assert " Leader " in told and "this one is 1.2× slower" in told
+    (run,) = store.submissions.get(leads).runs
+    assert run.verdict is not None
+    theirs = [one["median_ns"] / 1e9 for one in (run.verdict.detail or {})["benchmarks"] if one["phase"] == "ranked"]
+    assert [row["leader_median"] for row in rows()] == theirs and theirs
+    for change in ({"names": "anonymous"}, {"standings": "hidden"}):
+        store.boards.edit("transpose", by="hana", now=api.now, **change)  # type: ignore[arg-type]
+        assert " Leader " not in seen(api, "cyd", path) and rows()[0]["leader_median"] is None
+        store.boards.edit("transpose", by="hana", names="real", standings="shown", now=api.now)
+    assert " Leader " in seen(api, "cyd", path)
+    store.publishing.set_rule(board.id, "never", "", by="hana", now=api.now)
+    assert " Leader " not in seen(api, "cyd", path)
+    assert "Your best before" not in seen(api, "cyd", f"/s/{first}"), "there was none"
+
+
+def test_the_log_is_folded_by_case_and_the_failing_one_is_open(api: ServedApi) -> None:
+    tests = [
+        wire.TestResult(phase="test", index=n, spec=f"rows: {n}", status="fail" if n else "pass", message="no")
+        for n in (0, 1)
+    ]
+    said = ("loaded\n", "fine\n", f"{HOSTILE}\n")
+    parts = [wire.LogPart(phase="test", index=n, size=len(text)) for n, text in zip((None, 0, 1), said, strict=True)]
+    number = submitted(api, "ada", WRONG, verdict="wrong", tests=tests, log="".join(said), log_parts=parts)
+    page = source_of(api, "ada", f"/s/{number}")
+    folds = re.findall(
+        r'<details class="case-log"( open)?><summary>(.*?)</summary><pre[^>]*>(.*?)</pre>', page, re.DOTALL
+    )
+    assert [(bool(is_open), html.unescape(text)) for is_open, _, text in folds] == [
+        (False, said[0]), (False, said[1]), (True, said[2])
+    ]  # fmt: skip
+    heads = [" ".join(re.sub(r"<[^>]+>", " ", head).split()) for _, head, _ in folds]
+    assert heads == ["tests, outside of their cases", "test 1 (rows: 0) ✓ pass", "test 2 (rows: 1) ✕ fail"]
+    old = submitted(api, "ada", WRONG, verdict="wrong", tests=tests, log="".join(said))
+    folds = re.findall(
+        r'<details class="case-log"( open)?><summary>(.*?)</summary>', source_of(api, "ada", f"/s/{old}")
+    )
+    assert folds == [(" open", "What it wrote, all tests together")]
+
+
 @pytest.mark.parametrize(
     ("told", "says"),
     [

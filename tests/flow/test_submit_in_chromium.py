@@ -250,3 +250,44 @@ WIDEST = (
     ".filter((one) => one.getBoundingClientRect().right > innerWidth + 1)"
     ".slice(0, 6).map((one) => one.outerHTML.slice(0, 120))"
 )
+
+
+HURRY = (
+    "const real = setTimeout; window.setTimeout = (act, ms, ...rest) => real(act, ms === 15000 ? 200 : ms, ...rest);"
+)
+
+
+def test_the_queue_is_told_anew_and_what_is_written_stays(api: ServedApi, chromium: Chromium) -> None:
+    script = chromium.devtools("Page.addScriptToEvaluateOnNewDocument", source=HURRY)
+    try:
+        chromium.open(api.url + SUBMIT)
+        begin(chromium, "mine = 1")
+        queue = "return document.querySelector('[data-queue=H100]').textContent"
+        before = int(chromium.ask(queue).split()[0])
+        accept(
+            api.store.intake, api.store.people.ensure("bob").id, "transpose", "k.py", GOOD, "test", ["H100"], api.now
+        )
+        until(lambda: chromium.ask(queue).startswith(f"{before + 1} waiting"), "the queue is told anew")
+        assert written(chromium) == "mine = 1"
+        # Signed in again in another tab: the form is the new session's before it is sent.
+        old = chromium.ask("return document.querySelector('#submission [name=csrf]').value")
+        chromium.call("DELETE", "/cookie")
+        chromium.sign_in(api.store.tokens.issue(api.store.people.ensure("ada").id, kind="web", now=api.now))
+        until(
+            lambda: chromium.ask("return document.querySelector('#submission [name=csrf]').value") != old,
+            "a fresh token",
+        )
+        chromium.click(".go button")
+        until(lambda: "/s/" in chromium.ask("return location.pathname"), "it is submitted")
+    finally:
+        chromium.devtools("Page.removeScriptToEvaluateOnNewDocument", identifier=script["identifier"])
+
+
+def test_a_text_that_is_too_large_is_not_sent_and_not_lost(api: ServedApi, chromium: Chromium) -> None:
+    chromium.open(api.url + SUBMIT)
+    begin(chromium, "x = 1")
+    chromium.ask("document.getElementById('source-1').value = 'x = 1\\n'.repeat(400000)")
+    chromium.click(".go button")
+    said = chromium.ask("return document.getElementById('chosen').textContent")
+    assert said == "What is written has 2,400,000 bytes, over the limit of 1,000,000."
+    assert len(written(chromium)) == 2_400_000

@@ -17,7 +17,7 @@ from kbslurm.api import may_submit
 from kbslurm.api.pages.rendering import static_file
 from kbslurm.domain.gpu_budgets import HOUR_S, GpuBudget, Held
 from kbslurm.domain.run import SubmissionId
-from kbslurm.domain.source import files_of
+from kbslurm.domain.source import SOURCE_CAP, files_of
 from kbslurm.flow.submit import accept
 from tests.flow import gallery
 from tests.flow.stage import HandClock
@@ -131,7 +131,7 @@ def test_the_form_tells_the_queue_limits_and_the_time_that_is_left(api: ServedAp
         answer = nobody.get(SUBMIT)
         assert (answer.status_code, answer.headers["location"]) == (303, f"/login?next={SUBMIT}")
         page = ada.get(SUBMIT).text
-        for told in ("Closes", "in 2 d 2 h", "1 of 4", "of 600 s", "0 waiting, 0 running", "1 waiting, 0 running",
+        for told in ("Closes", "in 2 days 2 h", "1 of 4", "of 600 s", "0 waiting, 0 running", "1 waiting, 0 running",
                      "The scheduler is down; queued runs will start when it is back."):  # fmt: skip
             assert told in page, told
         assert "0 of 4" in his.get(SUBMIT).text, "of one's own"
@@ -228,6 +228,40 @@ def test_a_refusal_comes_back_with_what_was_written(api: ServedApi) -> None:
         answer = ada.post(SUBMIT, data=form, files={"file": ("k.py", GOOD)}, headers=asks)
         assert answer.status_code == 400 and "there is no mode" in answer.json()["detail"]
     assert api.store.submissions.newest() == []
+
+
+def test_a_form_of_an_earlier_session_comes_back_with_what_was_written(api: ServedApi) -> None:
+    """Whoever has signed in again meanwhile loses nothing; another site's form brings nothing."""
+    text = "import sys\n\n\ndef custom_kernel(data):\n    return data\n"
+    with browsing(api, "ada") as before, browsing(api, "ada") as ada, browsing(api) as nobody:
+        old = before.get(SUBMIT).text
+        answer = sent(ada, old, name="mine.py", source=text, mode="benchmark")
+        assert answer.status_code == 403 and "this form has expired" in answer.text
+        assert editors(answer.text)["source"] == text and 'value="mine.py"' in answer.text
+        assert chosen(answer.text, "mode") == "benchmark"
+        assert sent(ada, answer.text, name="mine.py", **editors(answer.text)).status_code == 303
+        form = {"csrf": csrf(old), "name": "planted.py", "source": "planted = 1", "mode": "test", "gpu": "H100"}
+        parts: Any = {"data": form, "files": [("file", ("", b""))]}
+        for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://evil.example"}):
+            answer = ada.post(SUBMIT, **parts, headers=headers)
+            assert answer.status_code == 403 and "planted" not in answer.text, headers
+        assert nobody.post(SUBMIT, **parts).status_code == 403
+    assert len(api.store.submissions.newest()) == 1
+
+
+def test_what_is_written_is_measured_as_the_file_that_it_is(api: ServedApi) -> None:
+    """A browser sends CR LF: a text within the limit is taken, and one that is over it comes back whole."""
+    line = "x = 1\n"
+    fits = line * (SOURCE_CAP // len(line))
+    with browsing(api, "ada") as ada:
+        answer = sent(ada, name="k.py", source=fits)
+        assert answer.status_code == 303, answer.text[:2000]
+        view = api.store.submissions.get(SubmissionId(int(answer.headers["location"].removeprefix("/s/"))))
+        assert view.source == fits
+        over = fits + line
+        answer = sent(ada, name="k.py", source=over)
+        assert answer.status_code == 413 and "over the limit of 1,000,000" in answer.text
+        assert editors(answer.text)["source"] == over
 
 
 def test_a_former_submission_is_changed_or_sent_again_by_its_author_alone(api: ServedApi) -> None:

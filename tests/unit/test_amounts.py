@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kbslurm.domain.amounts import score, speed_up
+from kbslurm.api.pages.rendering import took
+from kbslurm.domain.amounts import score, seconds, speed_up
 
 
 @pytest.mark.parametrize(
@@ -50,3 +51,15 @@ def test_a_noisy_interval_is_told_by_its_spread(told: tuple[float, float, float]
 )
 def test_less_time_is_faster(now_s: float, other_s: float, want: str) -> None:
     assert speed_up(now_s, other_s, "own best") == want
+
+
+@pytest.mark.parametrize(
+    ("value", "want"),
+    [
+        (0.9994e-3, "999 µs"), (0.9996e-3, "1.00 ms"), (0.99951, "1.00 s"), (0.9994, "999 ms"), (9.996e-3, "10.0 ms"),
+        (99.96e-6, "100 µs"), (1e-3, "1.00 ms"), (0.0, "0.00 ns"), (-0.9996e-3, "-1.00 ms"), (None, "–"),
+    ],
+)  # fmt: skip
+def test_nothing_is_a_thousand_of_a_unit(value: float | None, want: str) -> None:
+    assert seconds(value) == want
+    assert value is None or ("1000 " not in took(value) and "1000 " not in score(value))

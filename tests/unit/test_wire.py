@@ -64,6 +64,10 @@ def _raw(change: Callable[[dict[str, Any]], Any], report: wire.Report = REPORT) 
     return json.dumps(raw)
 
 
+def part(size: int, *, phase: str = "test", index: int | None = 0) -> dict[str, Any]:
+    return {"phase": phase, "index": index, "size": size}
+
+
 REFUSED: dict[str, Callable[[dict[str, Any]], Any]] = {
     "an unknown field": lambda r: r.update(more=1),
     "a missing field": lambda r: r.pop("log"),
@@ -81,10 +85,26 @@ REFUSED: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a passed run with a failed phase": lambda r: r["phases"][0].update(passed=False),
     "an end before the start": lambda r: r.update(ended_at_ns=0),
     "a log over the cap": lambda r: r.update(log="x" * (3 * wire.LOG_CAP)),
+    "a log's parts that aren't all of it": lambda r: r.update(log="abc", log_parts=[part(2)]),
+    "a log's parts that are more than it": lambda r: r.update(log="abc", log_parts=[part(3), part(1, index=1)]),
+    "parts of no log": lambda r: r.update(log="", log_parts=[part(1)]),
+    "a part of a hidden case": lambda r: r.update(log="abc", log_parts=[part(3, phase="hidden")]),
+    "a part of a ranked measurement": lambda r: r.update(log="abc", log_parts=[part(3, phase="ranked")]),
+    "a part of a case below the first": lambda r: r.update(log="abc", log_parts=[part(3, index=-1)]),
+    "a part of nothing": lambda r: r.update(log="abc", log_parts=[part(3), part(0, index=1)]),
+    "more parts than the cap": lambda r: r.update(
+        log="x" * (wire.LOG_PARTS_CAP + 1), log_parts=[part(1, index=n) for n in range(wire.LOG_PARTS_CAP + 1)]
+    ),
     "a text among the samples": lambda r: r["samples"][0]["own"]["calls_ns"].append("1"),
     "a sample without its null calls": lambda r: r["samples"][0]["own"].pop("trusted_null_ns"),
     "a score in a test run": lambda r: r.update(score_s=1.0, interval_s=[1.0, 1.0]),
 }
+
+
+def test_a_log_may_be_in_parts_or_in_one_piece() -> None:
+    for parts in ([], [part(1, index=None), part(2, phase="benchmark")]):
+        found = wire.read_report(_raw(lambda r, parts=parts: r.update(log="abc", log_parts=parts)))  # type: ignore[misc]
+        assert [one.size for one in found.log_parts] == [one["size"] for one in parts]
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))

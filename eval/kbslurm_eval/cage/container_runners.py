@@ -254,3 +254,12 @@ class ContainerRunner:
                         self._bell.file(f"run.{self._number}.err").read_bytes()[:LOG_CAP].decode("utf-8", "replace")
                     )
         return self._text
+
+    def written(self) -> int:
+        """How many bytes it has written so far; it is stopped."""
+        return self._drain.written()
+
+    def log_parts(self, cuts: Sequence[int]) -> list[str]:
+        """Its log, cut where it had written so many bytes."""
+        text = self.log()
+        return self._drain.parts(cuts) if cuts else [text]

@@ -369,6 +369,15 @@ class LocalRunner:
             self._text = self._drain.text()
         return self._text
 
+    def written(self) -> int:
+        """How many bytes it has written so far; it is stopped."""
+        return self._drain.written()
+
+    def log_parts(self, cuts: Sequence[int]) -> list[str]:
+        """Its log, cut where it had written so many bytes."""
+        text = self.log()
+        return self._drain.parts(cuts) if cuts else [text]
+
 
 def _all_of(fd: int, wait_s: float) -> str:
     parts: list[bytes] = []

@@ -66,6 +66,14 @@ class Runner(Protocol):
         """Its stdout and stderr, capped."""
         ...
 
+    def written(self) -> int:
+        """How many bytes it has written to them so far; it is stopped."""
+        ...
+
+    def log_parts(self, cuts: Sequence[int]) -> list[str]:
+        """Its log, cut where it had written so many bytes."""
+        ...
+
 
 def folder_apart(where: Path) -> Path:
     """A folder for the next launch, by a number that tells nothing: a runner reads it off its mounts, and a count would

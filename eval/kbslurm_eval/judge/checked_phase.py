@@ -44,6 +44,7 @@ class CheckedPhase:
             self._calls.verify(order[0], self._run.seed(name, order[0]))
             launch = self._launches.start_loaded(name, allowance)
             for case in order:
+                launch.turn_to(case.index)
                 fault = self._checked(name, case, launch)
                 results[case.index] = self._result(name, case, fault)
                 if fault is not None:

@@ -127,6 +127,8 @@ class Launch:
         self._last = bytes(8)
         self._warmer = runners.warmer
         self._core: int | None = None
+        self._turns: list[tuple[int, int]] = []  # how much it had written when the calls of another case came
+        self.wrote: list[tuple[int | None, str]] = []
         self._waking = Patience()
         try:
             hello = self.ring(Kind.HELLO, values.pack(self._greeting(runners)), limit_s=START_S)
@@ -554,11 +556,22 @@ class Launch:
     def counted(self) -> None:
         """This launch was the submission's."""
 
+    def turn_to(self, index: int) -> None:
+        """The next calls are of this case, and so is what it writes meanwhile. It is stopped."""
+        if self._turns and self._turns[-1][1] == index:
+            return
+        written = self.runner.written()
+        if self._turns and self._turns[-1][0] == written:
+            self._turns.pop()  # the case before has written nothing
+        self._turns.append((written, index))
+
     def close(self) -> str:
-        """End it. Returns what it wrote."""
+        """End it. Returns what it wrote, which is in `wrote` by case, too."""
         began = time.monotonic()
         self.runner.kill()
         text = self.runner.log()
+        parts = self.runner.log_parts([written for written, _ in self._turns])
+        self.wrote = list(zip([None, *(index for _, index in self._turns)], parts, strict=True))
         self._link.close()
         remove_tree.remove(self.runner.folder)
         if self._built is not None:

@@ -14,8 +14,6 @@ from kbslurm_eval.judge.run_state import SECRET, RunState
 from kbslurm_eval.shared.runner_link import Status
 from kbslurm_eval.shared.wire import LOG_CAP, Manifest, PhaseName
 
-NOTE_CAP = 4_000  # of what the judge adds to a log
-
 
 class Launches:
     """The launches of one run: each is in the cage that was asked for, or the run ends."""
@@ -143,12 +141,13 @@ class Launches:
             return
         launch.counted()
         text = launch.close()
-        secret, logs = name in SECRET, self._run.results.logs
-        logs[secret] = (logs[secret] + run_log.without_repeats(clean(text, LOG_CAP), logs[secret]))[:LOG_CAP]
+        results = self._run.results
+        if name in SECRET:
+            text = run_log.without_repeats(clean(text, LOG_CAP), results.secret_log)
+            results.secret_log = (results.secret_log + text)[:LOG_CAP]
+        else:
+            results.log.add(name, launch.wrote)
 
     def note(self, text: str) -> None:
         """A remark of the judge's at the end of what public phases wrote."""
-        before, text = self._run.results.logs[False], text[:NOTE_CAP]
-        if text and before:
-            gap = "" if before.endswith("\n") else "\n"
-            self._run.results.logs[False] = f"{before[: LOG_CAP - len(text) - 2]}{gap}{text}\n"
+        self._run.results.log.note(text)

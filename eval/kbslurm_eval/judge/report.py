@@ -6,7 +6,7 @@ import hashlib
 import time
 from dataclasses import replace
 
-from kbslurm_eval.judge import machine
+from kbslurm_eval.judge import machine, run_log
 from kbslurm_eval.judge.run_state import RunState
 from kbslurm_eval.shared import timing
 from kbslurm_eval.shared.program import harness_digest
@@ -54,8 +54,9 @@ def report_of(run: RunState, verdict: VerdictName, reason: str, started: int) ->
         ),
         started_at_ns=started,
         ended_at_ns=max(started, time.time_ns()),
-        log=results.logs[False],
-        secret_log=results.logs[True],
+        log=results.log.text,
+        log_parts=results.log.parts,
+        secret_log=results.secret_log,
         host={
             **machine.facts(),
             **run.runners.image,
@@ -108,4 +109,5 @@ def _fitting(report: Report) -> Report:
     short = replace(report, tests=[replace(t, message=t.message[:60], spec=t.spec[:60]) for t in report.tests])
     if len(dumps(short)) < REPORT_CAP // 2:
         return short
-    return replace(short, log=short.log[:1000], secret_log=short.secret_log[:1000])
+    parts = run_log.cut(short.log_parts, 1000)
+    return replace(short, log=short.log[:1000], log_parts=parts, secret_log=short.secret_log[:1000])

@@ -2,7 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from kbslurm_eval.judge.replies import clean
+from kbslurm_eval.shared.wire import LOG_CAP, LOG_PARTS_CAP, LogPart, PhaseName
+
 HEAD = "Traceback (most recent call last):"
+NOTE_CAP = 4_000  # of what the judge adds to a log
+
+
+@dataclass(kw_only=True)
+class RunLog:
+    """What public phases wrote, and which case each part of it is of."""
+
+    text: str = ""
+    parts: list[LogPart] = field(default_factory=list)
+
+    def add(self, phase: PhaseName, wrote: Iterable[tuple[int | None, str]]) -> None:
+        """What one launch wrote, case by case: a case's pieces come together."""
+        by_case: dict[int | None, str] = {}
+        for index, piece in wrote:
+            if piece:
+                by_case[index] = by_case.get(index, "") + piece
+        for index, piece in by_case.items():
+            self._append(phase, index, without_repeats(clean(piece, LOG_CAP), self.text))
+
+    def note(self, text: str) -> None:
+        """A remark of the judge's at the end, for which there is always room."""
+        text = text[:NOTE_CAP]
+        if text and self.text:
+            gap = "" if self.text.endswith("\n") else "\n"
+            size = LOG_CAP - len(text) - 2
+            self.text, self.parts = self.text[:size], cut(self.parts, size)
+            self._append("test", None, f"{gap}{text}\n")
+
+    def _append(self, phase: PhaseName, index: int | None, text: str) -> None:
+        before = len(self.text)
+        self.text = (self.text + text)[:LOG_CAP]
+        size = len(self.text) - before
+        last = self.parts[-1] if self.parts else None
+        is_full = len(self.parts) >= LOG_PARTS_CAP
+        if size and last is not None and (is_full or (last.phase, last.index) == (phase, index)):
+            self.parts[-1] = replace(last, size=last.size + size)
+        elif size:
+            if len(self.parts) == LOG_PARTS_CAP - 1:
+                index = None  # whatever comes later is in this one, too
+            self.parts.append(LogPart(phase=phase, index=index, size=size))
+
+
+def cut(parts: Sequence[LogPart], size: int) -> list[LogPart]:
+    """The parts of the log's first characters."""
+    found = list[LogPart]()
+    for one in parts:
+        if size > 0:
+            found.append(replace(one, size=min(one.size, size)))
+        size -= one.size
+    return found
 
 
 def without_repeats(text: str, before: str = "") -> str:

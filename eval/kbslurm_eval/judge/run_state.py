@@ -12,6 +12,7 @@ from kbslurm_eval.judge.clock_watch import ClockWatch
 from kbslurm_eval.judge.heartbeat import Heartbeat
 from kbslurm_eval.judge.launch import Allowance
 from kbslurm_eval.judge.reference import Case, Reference, derived_seed
+from kbslurm_eval.judge.run_log import RunLog
 from kbslurm_eval.shared.wire import BenchmarkResult, LaunchSamples, Manifest, PhaseName, PhaseResult, TestResult
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ class Results:
     tests: list[TestResult] = field(default_factory=list)
     benchmarks: list[BenchmarkResult] = field(default_factory=list)
     phases: list[PhaseResult] = field(default_factory=list)
-    logs: dict[bool, str] = field(default_factory=lambda: {False: "", True: ""})
+    log: RunLog = field(default_factory=RunLog)
+    secret_log: str = ""
     flags: list[str] = field(default_factory=list)
     level: int = 3
     notes: list[str] = field(default_factory=list)

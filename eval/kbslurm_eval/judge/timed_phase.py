@@ -193,6 +193,7 @@ class TimedPhase:
                     if base is not None and step % 2:  # candidate, baseline, baseline, candidate, and so on
                         self._base_call(name, at, (number, count), base, base_times, wanted)
                     launch.starts = count == 0
+                    launch.turn_to(at.index)
                     try:
                         fault, took = self._calls_of(name, at, (number, count), launch, wanted)
                     except Rejected as ending:

@@ -20,14 +20,16 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-# 2: raw samples, whether the score is paired, commitments, the budget as spent; 3: digests of profiles
-WIRE_VERSION = 3
+# 2: raw samples, whether the score is paired, commitments, the budget as spent; 3: digests of profiles;
+# 4: which case wrote what of the log
+WIRE_VERSION = 4
 MANIFEST_CAP = 16_000_000
 REPORT_CAP = 8_000_000
 LOG_CAP = 65_536
 ARTIFACTS_CAP, ARTIFACT_CAP, ARTIFACTS_TOTAL, PROFILE_TEXT_CAP = 24, 8 << 20, 16 << 20, 6_000
 DIGESTS_CAP, KERNELS_CAP, METRICS_CAP, SENTENCES_CAP, SENTENCE_CAP, NAME_CAP = 12, 20, 24, 8, 400, 200
 METRIC_NAME_CAP = 64
+LOG_PARTS_CAP = 1_000
 RIVALS_MOST = 10  # submissions that may meet in one final
 # how many durations one report may contain; the budget is reduced to it before anything is measured
 SAMPLES_CAP = 200_000
@@ -218,6 +220,18 @@ class PhaseResult:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LogPart:
+    """So many characters of the log, from where the part before it ends, were written while this public case ran.
+
+    `index` is None for what was written outside of cases: while building and loading, and by the judge itself.
+    """
+
+    phase: PhaseName
+    index: int | None
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Isolation:
     """How well the submission was isolated: as achieved, not as requested."""
 
@@ -299,6 +313,7 @@ class Report:
     profile: str = ""
     artifacts: list[Artifact] = field(default_factory=list)
     digests: list[ProfileDigest] = field(default_factory=list)
+    log_parts: list[LogPart] = field(default_factory=list)
 
 
 def commitment(secret_seed: str) -> str:
@@ -474,6 +489,13 @@ def _check_sense(report: Report) -> None:
         raise WireError("a profile's digest is over its limits")
     if len(report.log) > 2 * LOG_CAP or len(report.secret_log) > 2 * LOG_CAP:
         raise WireError("a log is over its limit")
+    if report.log_parts and (
+        len(report.log_parts) > LOG_PARTS_CAP
+        or any(one.phase not in ("test", "benchmark") or one.size < 1 for one in report.log_parts)
+        or any(one.index is not None and one.index < 0 for one in report.log_parts)
+        or sum(one.size for one in report.log_parts) != len(report.log)
+    ):
+        raise WireError("the log's parts aren't those of the log")
 
 
 def _is_too_long(digest: ProfileDigest) -> bool:

@@ -56,7 +56,7 @@ def live_streams(
         secret = sessions.secret_of(request)
         found, _ = await views.of(place, secret)
         _ = found.drawn  # NotFound must come before the stream begins
-        return _stream(_changes(context, views, news.follow, place, secret, found, last_event_id or seen))
+        return stream_of(_changes(context, views, news.follow, place, secret, found, last_event_id or seen))
 
     @router.get("/live/-/s/{submission_id}")
     async def submission(
@@ -74,7 +74,7 @@ def live_streams(
 
         now, _ = await run_in_threadpool(looked)
         shown = last_event_id or seen or now
-        return _stream(_steps(context, look_in_turn(context, request), number, looked, shown))
+        return stream_of(_steps(context, look_in_turn(context, request), number, looked, shown))
 
     @router.get("/live/-/staff")
     async def staff(request: Request, seen: Seen = "", last_event_id: LastEvent = None) -> StreamingResponse:
@@ -85,10 +85,11 @@ def live_streams(
             return str(context.store.events.last())
 
         now = await run_in_threadpool(last)
-        return _stream(_stirs(context, look_in_turn(context, request), last, last_event_id or seen or now))
+        return stream_of(_stirs(context, look_in_turn(context, request), last, last_event_id or seen or now))
 
 
-def _stream(lines: AsyncIterator[str]) -> StreamingResponse:
+def stream_of(lines: AsyncIterator[str]) -> StreamingResponse:
+    """An answer that goes on with these lines."""
     return EndlessResponse(lines, media_type="text/event-stream", headers=HEADERS)
 
 
@@ -96,7 +97,7 @@ async def _steps(
     context: Context, look: Look, number: SubmissionId, looked: Callable[[], tuple[str, bool]], shown: str
 ) -> AsyncIterator[str]:
     with context.listener.follow(number) as ring:
-        yield _beginning()
+        yield beginning()
         while not context.listener.is_over:
             try:
                 now, over = await look(looked)
@@ -106,20 +107,20 @@ async def _steps(
             if over:
                 yield "event: moved\ndata: {}\n\nevent: over\ndata: {}\n\n"
                 return
-            yield _moved(now) if now != shown else ":\n\n"
+            yield moved(now) if now != shown else ":\n\n"
             shown = now
             await context.listener.rest(ring, PROGRESS_S)
 
 
 async def _stirs(context: Context, look: Look, last: Callable[[], str], shown: str) -> AsyncIterator[str]:
     with context.listener.follow() as ring:
-        yield _beginning()
+        yield beginning()
         while not context.listener.is_over:
             try:
                 now = await look(last)
             except KbslurmError:
                 return
-            yield _moved(now) if now != shown else ":\n\n"
+            yield moved(now) if now != shown else ":\n\n"
             shown = now
             await asyncio.sleep(STAFF_S)
             await context.listener.rest(ring, HEARTBEAT_S)
@@ -134,12 +135,14 @@ def version_of(view: SubmissionView, words: str) -> str:
     return hashlib.sha256(repr((states, words)).encode("utf-8", "surrogatepass")).hexdigest()[:20]
 
 
-def _beginning() -> str:
+def beginning() -> str:
+    """With what each stream begins."""
     # Readers whose connections end together come back one after another.
     return f"retry: {random.randint(*RECONNECT_MS)}\n: here\n\n"
 
 
-def _moved(version: str) -> str:
+def moved(version: str) -> str:
+    """That the page shows something else now, which this names."""
     return f"id: {version}\nevent: moved\ndata: {{}}\n\n"
 
 
@@ -154,7 +157,7 @@ async def _changes(
 ) -> AsyncIterator[str]:
     drawn = found.drawn
     with context.listener.follow(BOARDS) as ring, follow(place, ring) as channel:
-        yield _beginning()
+        yield beginning()
         while not context.listener.is_over:
             if channel.found is not None and isinstance(channel.found.page, NotFound):
                 return  # the board has lost this GPU type

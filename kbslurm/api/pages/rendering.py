@@ -19,8 +19,9 @@ from markupsafe import Markup
 from kbslurm import __version__
 from kbslurm.api import sessions
 from kbslurm.api.pages.text.highlighting import highlighted
+from kbslurm.api.pages.text.markdown import prose
 from kbslurm.domain import contest, lateness
-from kbslurm.domain.amounts import score, seconds
+from kbslurm.domain.amounts import score, seconds, unit_of
 from kbslurm.store.views import Board
 
 POLICY = (
@@ -31,6 +32,7 @@ HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin", 
 STATIC = {
     "style.css": "text/css; charset=utf-8",
     "countdown.js": "text/javascript; charset=utf-8",
+    "front.js": "text/javascript; charset=utf-8",
     "hall.js": "text/javascript; charset=utf-8",
     "board.js": "text/javascript; charset=utf-8",
     "live.js": "text/javascript; charset=utf-8",
@@ -47,8 +49,7 @@ SHEETS = "css"  # the folder whose files are the stylesheet, one after another
 # The stylesheet in one theme, whatever the reader's browser asks for: what it says of the dark one, and instead.
 _IN_DARK, _SCHEMES = b"@media (prefers-color-scheme: dark)", b"color-scheme: light dark"
 THEMES = {"light.css": (b"@media not all", b"color-scheme: light"), "dark.css": (b"@media all", b"color-scheme: dark")}
-TOGETHER = {"board.js": ("live.js", "board.js")}  # one request instead of two
-_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+TOGETHER = {"board.js": ("live.js", "board.js"), "front.js": ("live.js", "countdown.js")}  # one request instead of two
 
 
 @cache
@@ -103,7 +104,7 @@ def took(seconds: float | None) -> str:
     """A duration in a suitable unit, with four significant digits."""
     if seconds is None:
         return "–"
-    scale, unit = _unit(seconds)
+    scale, unit = unit_of(seconds, digits=4)
     return f"{seconds / scale:.4g} {unit}"
 
 
@@ -123,10 +124,6 @@ def closes(board: Board) -> str:
     return "" if board.deadline_at is None else contest.at_home(board.deadline_at, board.zone)
 
 
-def _unit(seconds: float) -> tuple[float, str]:
-    return next(((scale, unit) for scale, unit in _UNITS if abs(seconds) >= scale), _UNITS[-1])
-
-
 _templates = Environment(
     loader=PackageLoader("kbslurm.api.pages"),
     autoescape=True,
@@ -138,7 +135,7 @@ _templates = Environment(
 )
 _templates.globals.update(version=__version__, asset=asset, highlighted=highlighted)
 _templates.filters.update(
-    took=took, timed=seconds, when=when, closes=closes, measured=measured, late=lateness.span_text
+    prose=prose, took=took, timed=seconds, when=when, closes=closes, measured=measured, late=lateness.span_text
 )
 
 

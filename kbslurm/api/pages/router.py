@@ -10,6 +10,7 @@ from kbslurm.api.door import Door
 from kbslurm.api.pages.boards.board_list import BoardList
 from kbslurm.api.pages.boards.board_views import BoardViews
 from kbslurm.api.pages.boards.front import front_page
+from kbslurm.api.pages.boards.front_live import front_stream
 from kbslurm.api.pages.boards.hall import hall_page
 from kbslurm.api.pages.boards.opening import board_pages
 from kbslurm.api.pages.boards.sharing import sharing_routes
@@ -32,6 +33,7 @@ from kbslurm.api.pages.staff.boards import staff_boards_pages
 from kbslurm.api.pages.staff.courses import course_pages
 from kbslurm.api.pages.staff.overview_page import staff_pages
 from kbslurm.api.pages.staff.people import staff_people_pages
+from kbslurm.api.pages.staff.problems import staff_problem_pages
 from kbslurm.api.pages.staff.questions import staff_question_pages
 from kbslurm.api.pages.staff.reveal import reveal_page
 from kbslurm.api.pages.staff.standings_file import standings_file
@@ -46,7 +48,7 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
     visitors = Visitors(context)
     views = BoardViews(context, histories, standings)
     listed = BoardList(context, standings)
-    front_page(router, context, visitors, listed)
+    front_stream(router, context, visitors, front_page(router, context, visitors, listed))
     table_files(router, context, visitors, standings, listed)
     sharing_routes(router, context, standings)
     board_pages(router, context, visitors, views)
@@ -59,6 +61,7 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
     comparing_page(router, context, visitors, standings, listed)
     sign_on_pages(router, context, visitors)
     joining_page(router, context, visitors)
+    staff_problem_pages(router, context, visitors)  # before /staff/{act}
     staff_pages(router, context, visitors)
     staff_board_page(router, context, visitors)
     staff_boards_pages(router, context, visitors)

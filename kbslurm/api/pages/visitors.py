@@ -16,7 +16,9 @@ from kbslurm.api import sessions
 from kbslurm.api.context import Context
 from kbslurm.api.host_lookup import at_work, check_helps
 from kbslurm.api.hosting.hosting import Hosting
-from kbslurm.api.pages.rendering import page
+from kbslurm.api.pages import page_files
+from kbslurm.api.pages.page_files import Table
+from kbslurm.api.pages.rendering import HEADERS, page
 from kbslurm.domain import access
 from kbslurm.domain.access import BoardAct
 from kbslurm.domain.run import SubmissionId
@@ -78,13 +80,29 @@ class Visitors:
                 self.staff(person)
         return at_work(self._context, person.name, person, helper=helps)
 
-    def page(self, request: Request, template: str, person: Person | None, **told: Any) -> Response:
-        told = {"helps": self._helps(person), **told}
+    def page(
+        self,
+        request: Request,
+        template: str,
+        person: Person | None,
+        *,
+        as_files: Mapping[str, Table] | None = None,
+        **told: Any,
+    ) -> Response:
+        """The page, or one of its tables as a file, where that was asked for."""
+        tables = as_files or {}
+        if (form := page_files.form_wanted(request)) is not None:
+            return page_files.answer(request, form, tables, HEADERS)
+        told = {"helps": self._helps(person), "file_links": page_files.links(request, tables), **told}
         return page(template, person=person, csrf=self.csrf(request) if person else "", **told)
 
     def _helps(self, person: Person | None) -> bool:
         """Whether somebody who isn't staff has a role on a board, and so some of its pages."""
         return person is not None and not person.is_staff and self._context.store.roster.helps(person.id)
+
+    def is_ours(self, request: Request, form: Mapping[str, str]) -> bool:
+        """Whether a form is of a page that was loaded with this session."""
+        return hmac.compare_digest(form.get("csrf", "").encode("utf-8", "replace"), self.csrf(request).encode())
 
     def sender(self, request: Request, form: Mapping[str, str]) -> Person:
         """Who sent a form: signed in, from one of our pages."""
@@ -93,9 +111,17 @@ class Visitors:
         person = self.who(request)
         if person is None:
             raise Refused("you aren't signed in", hint="Sign in, then try again.")
-        if not hmac.compare_digest(form.get("csrf", "").encode("utf-8", "replace"), self.csrf(request).encode()):
+        if not self.is_ours(request, form):
             raise Refused("this form has expired", hint="Reload the page and try again.")
         return person
+
+
+def expired_form(visitors: Visitors, request: Request, form: Mapping[str, str]) -> Person | None:
+    """Who sent a form from a page of ours that belongs to another session than the one they have now; None for whoever
+    may send it, and for whoever is signed in no more."""
+    sessions.check_same_site(request)
+    person = visitors.who(request)
+    return None if person is None or visitors.is_ours(request, form) else person
 
 
 async def form_of(request: Request) -> dict[str, str]:

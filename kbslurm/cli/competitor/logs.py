@@ -16,7 +16,7 @@ from kbslurm.cli.competitor.connect import service
 from kbslurm.cli.context import configuration, existing_store
 from kbslurm.cli.output import printing
 from kbslurm.cli.service_in_use import check_none_in_use
-from kbslurm.domain import access
+from kbslurm.domain import access, log_parts
 from kbslurm.errors import EXIT_OK, Invalid, NotFound
 from kbslurm.ports import TICKS
 
@@ -38,7 +38,7 @@ def logs(
     as_: As = None,
     as_json: Json = False,
 ) -> int:
-    """Show a run's log, without what belongs to hidden cases; without a number, say where the daemon's log is."""
+    """Show a run's log by case, without that of hidden cases; without a number, say where the daemon's log is."""
     if number is None:
         if of_submission or as_ is not None:
             raise Invalid("the number is missing", hint="kbslurm history lists your submissions.")
@@ -54,8 +54,19 @@ def logs(
         if row["verdict"] is None:
             printing.say(f"run {row['run']} is {row['state']}; its log comes with its verdict")
         else:
-            printing.say(row["log"].removesuffix("\n") or f"run {row['run']} has written nothing")
+            _say(row)
     return EXIT_OK
+
+
+def _say(row: dict[str, Any]) -> None:
+    """The log, with a heading over what each case wrote if several did."""
+    parts = [one for one in row["parts"] if one["log"].strip()]
+    if len(parts) < 2:
+        printing.say(row["log"].removesuffix("\n") or f"run {row['run']} has written nothing")
+        return
+    for one in parts:
+        printing.say(f"--- {one['title']}{': ' + one['status'] if one['status'] else ''} ---")
+        printing.say(one["log"].removesuffix("\n"))
 
 
 def _logs(found: Service, number: int, *, of_submission: bool) -> list[dict[str, Any]]:
@@ -75,15 +86,19 @@ def _logs(found: Service, number: int, *, of_submission: bool) -> list[dict[str,
             "gpu": run.gpu,
             "state": run.shown_state,
             "verdict": run.verdict.name if run.verdict else None,
-            "log": _log(run),
+            **_log(run),
         }
         for run in runs
     ]
 
 
-def _log(run: RunView) -> str:
+def _log(run: RunView) -> dict[str, Any]:
     told = access.shown_report(run.verdict.detail if run.verdict else None) or {}
-    return str(told.get("log", ""))
+    parts = [
+        {"phase": one.phase, "index": one.index, "title": one.title, "status": one.status, "log": one.text}
+        for one in log_parts.by_case(told)
+    ]
+    return {"log": str(told.get("log", "")), "parts": parts}
 
 
 def _daemons(as_json: bool) -> int:

@@ -17,6 +17,7 @@ from kbslurm.api.standings_cache import StandingsCache
 from kbslurm.domain.board import Entry, Ranking
 from kbslurm.domain.run import EventId
 from kbslurm.errors import NotFound
+from kbslurm.store.questions import Announcement
 from kbslurm.store.views import Board, Person
 
 FRESH = timedelta(seconds=1)  # what changes without an event: a board's row, written by hand
@@ -48,6 +49,7 @@ class Listed:
 
     board: Board
     races: tuple[Race, ...]
+    announced: Announcement | None = None  # the newest
 
     @property
     def main(self) -> Race | None:
@@ -88,7 +90,9 @@ class BoardList:
                 found.append(known)
                 continue
             try:
-                found.append(Listed(board=board, races=tuple(self._race(board, gpu) for gpu in board.gpus)))
+                races = tuple(self._race(board, gpu) for gpu in board.gpus)
+                announced = next(iter(store.questions.announcements(board.id, most=1)), None)
+                found.append(Listed(board=board, races=races, announced=announced))
             except NotFound:
                 continue  # it has been deleted since
         return tuple(found)

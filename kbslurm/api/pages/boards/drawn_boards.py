@@ -25,15 +25,15 @@ from kbslurm.api.board_json import is_open, remarks
 from kbslurm.api.context import Context
 from kbslurm.api.pages.boards import board_rows
 from kbslurm.api.pages.boards.board_rows import Around, rows_shown
-from kbslurm.api.pages.boards.board_words import ordinal, time_left
 from kbslurm.api.pages.boards.found_places import ORDERS, PLAIN, Wanted, chosen
 from kbslurm.api.pages.boards.link_cards import board_card, embedded_at
 from kbslurm.api.pages.charts.lines import Lines, Point, lines
+from kbslurm.api.pages.countdown import left
 from kbslurm.api.pages.rendering import block, closes, isolated, text_of, took, when
 from kbslurm.api.published_code import is_published
 from kbslurm.api.standings_cache import OwnPlace, StandingsCache
 from kbslurm.domain import access, contest, measure
-from kbslurm.domain.amounts import score
+from kbslurm.domain.amounts import ordinal, score
 from kbslurm.domain.board import Entry, Ranking, Standing
 from kbslurm.domain.measure import Calibration
 from kbslurm.domain.physics import FORMULAS
@@ -218,7 +218,7 @@ class DrawnBoards:
             "queue": waiting.runner_queue(self._context, self._histories, gpu),
             "is_open": is_open(board, now),
             "closes": closes(board),
-            "left": time_left(board.deadline_at, now),
+            "left": left(board.deadline_at, now),
             "remarks": remarks(board, now),
             "note": measure.sentence(gpu, calibrations, paired=board.problem.baseline is not None),
             "announcements": self._context.store.questions.announcements(board.id)[:ANNOUNCED],

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -40,11 +40,13 @@ TWICE = 2.0  # from here on a lead is told as a factor
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """A board on the start page. `html`: a card, or of one that is over a row."""
+    """A board on the start page. `html`: a card, or of one that is over a row; `version` names what stands there,
+    but for the time that is left."""
 
     listed: Listed
     is_running: bool
     html: Markup
+    version: str
 
     @property
     def order(self) -> tuple[bool, float, int]:
@@ -60,10 +62,14 @@ class Drawn:
     cards: Sequence[Card]
     page: str
     etag: str
+    version: str  # of what stands on it, but for the time that is left
 
     @cached_property
     def packed(self) -> bytes:
         return gzip.compress(self.page.encode("utf-8", "surrogatepass"), mtime=0)
+
+
+Now = Callable[[], Awaitable[Drawn]]
 
 
 class Front:
@@ -92,20 +98,25 @@ class Front:
             known = before.get(one.board.id)
             if known is None or known[0] != facts:
                 template = "boards/front_card.html" if facts["is_running"] else "boards/front_ended.html"
-                card = Card(listed=one, is_running=facts["is_running"], html=text_of(template, **facts))
+                html = text_of(template, **facts)
+                version = _digest(repr({**facts, "left": bool(facts.get("left"))}))
+                card = Card(listed=one, is_running=facts["is_running"], html=html, version=version)
             else:
-                card = Card(listed=one, is_running=known[1].is_running, html=known[1].html)
+                card = replace(known[1], listed=one)
             self._facts[one.board.id] = (facts, card)
         cards = [card for _, card in self._facts.values()]
-        if self._drawn is not None and [one.html for one in cards] == [one.html for one in self._drawn.cards]:
-            return replace(self._drawn, cards=cards)
+        before_all = self._drawn
+        if before_all is not None and [one.html for one in cards] == [one.html for one in before_all.cards]:
+            return before_all if listed is self._seen else replace(before_all, cards=cards)
         everybodys = [one for one in cards if access.is_for_everybody(one.listed.board.visibility)]
-        page = str(text_of("boards/front.html", **arranged(everybodys), own={}, card=front_card(self._context)))
-        digest = hashlib.sha256(page.encode("utf-8", "surrogatepass")).hexdigest()[:20]
-        return Drawn(cards=cards, page=page, etag=f'"{digest}"')
+        version = version_of(everybodys, {})
+        told = {**arranged(everybodys), "own": {}, "version": version, "card": front_card(self._context)}
+        page = str(text_of("boards/front.html", **told))
+        return Drawn(cards=cards, page=page, etag=f'"{_digest(page)}"', version=version)
 
 
-def front_page(router: APIRouter, context: Context, visitors: Visitors, listed: BoardList) -> None:
+def front_page(router: APIRouter, context: Context, visitors: Visitors, listed: BoardList) -> Now:
+    """The start page; returns how others have it as it is now."""
     front = Front(context, listed)
     looks: Rounds[None, Drawn] = Rounds(lambda asked: dict.fromkeys(asked, front.now()), CapacityLimiter(1))
 
@@ -119,9 +130,34 @@ def front_page(router: APIRouter, context: Context, visitors: Visitors, listed: 
                 return answer
         return sent(request, drawn)
 
+    return lambda: looks.ask(None)
+
 
 def _for_person(context: Context, visitors: Visitors, request: Request, drawn: Drawn) -> Response | None:
     """The page with private boards and one's own places; None for whoever isn't signed in."""
+    found = front_of(context, visitors, request, drawn)
+    if found is None:
+        return None
+    told = {**arranged(found.cards), "own": found.places, "version": found.version, "card": front_card(context)}
+    return visitors.page(request, "boards/front.html", found.person, **told)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Own:
+    """What one person sees on it: the cards, and their places by the board's number."""
+
+    person: Person
+    cards: Sequence[Card]
+    places: Mapping[int, Sequence[str]]
+
+    @property
+    def version(self) -> str:
+        """What names this."""
+        return version_of(self.cards, self.places)
+
+
+def front_of(context: Context, visitors: Visitors, request: Request, drawn: Drawn) -> Own | None:
+    """What the reader sees; None for whoever isn't signed in."""
     person = visitors.who(request)
     if person is None:
         return None
@@ -129,7 +165,16 @@ def _for_person(context: Context, visitors: Visitors, request: Request, drawn: D
     cards = [one for one in drawn.cards if may_see_board(one.listed.board, person, mine)]
     teams = context.store.standings.teams_of(person.id) if any(one.listed.board.teams for one in cards) else {}
     own = {one.listed.board.id: own_places(one.listed, person, teams) for one in cards if one.is_running}
-    return visitors.page(request, "boards/front.html", person, **arranged(cards), own=own, card=front_card(context))
+    return Own(person=person, cards=cards, places=own)
+
+
+def version_of(cards: Sequence[Card], places: Mapping[int, Sequence[str]]) -> str:
+    """What names these cards and places, but for the time that is left."""
+    return _digest(repr(([one.version for one in cards], sorted(places.items()))))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:20]
 
 
 def arranged(cards: Sequence[Card]) -> dict[str, Any]:
@@ -175,9 +220,10 @@ def facts_of(listed: Listed, now: datetime) -> dict[str, Any]:
     main = listed.main
     return {
         **found,
-        "left": left(board.deadline_at, now) if board.deadline_at else "",
+        "left": left(board.deadline_at, now),
         "freezes": contest.at_home(board.frozen_at, board.zone) if board.frozen_at and not found["is_frozen"] else "",
         "about": about(board.description),
+        "announced": listed.announced,
         "gpus": [race.gpu for race in listed.races],
         "race": None if main is None or main.first is None else _race(board, main, now),
     }

@@ -70,7 +70,7 @@ def times_of(context: Context, board: Board) -> dict[str, Any]:
     return {
         "is_over": is_over,
         "deadline_at": None if is_over else board.deadline_at,
-        "left": left(board.deadline_at, now) if board.deadline_at else "",
+        "left": left(board.deadline_at, now),
         "closes": closes(board),
         "frozen_since": contest.at_home(board.frozen_at, board.zone) if board.frozen_at and frozen else "",
         "freezes": contest.at_home(board.frozen_at, board.zone) if board.frozen_at and not frozen else "",

@@ -6,10 +6,9 @@ same names as its first line; a spreadsheet takes nothing in it for a formula.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -19,17 +18,18 @@ from kbslurm.api.context import Context
 from kbslurm.api.lookup import seen_board
 from kbslurm.api.pages.boards.board_list import BoardList, Listed, seen_boards
 from kbslurm.api.pages.boards.kept_files import KeptFiles
+from kbslurm.api.pages.page_files import FORMS, Form, Rows, written
 from kbslurm.api.pages.people.person_pages import status_in_list
 from kbslurm.api.pages.rendering import HEADERS
 from kbslurm.api.pages.shared_page import FOR_EVERYBODY
 from kbslurm.api.pages.visitors import Offset, Visitors, to_login
 from kbslurm.api.parameters import Gpu, Name
 from kbslurm.api.standings_cache import StandingsCache
-from kbslurm.domain import contest, spreadsheet
+from kbslurm.domain import contest
 from kbslurm.domain.board import Entry, Ranking
+from kbslurm.store.finals import Final
+from kbslurm.store.views import Board
 
-Form = Literal["json", "csv"]
-FORMS: Mapping[Form, str] = {"json": "application/json", "csv": "text/csv; charset=utf-8"}
 MINE = 1000
 RANGES = 100  # places that are told with the ranks that ties allow, as many as a page of the board has
 BOARDS = ("board", "gpus", "visibility", "is_open", "deadline", "gpu", "people", "leader", "record_s")
@@ -38,9 +38,8 @@ PLACES = (
     "submitted_at",
 )  # fmt: skip
 RECORDS = ("submitted_at", "person", "team", "score_s", "low_s", "high_s", "submission", "file_name")
+FINAL = ("place", "person", "before_s", "score_s", "low_s", "high_s", "verdict")
 SUBMISSIONS = ("submission", "board", "file_name", "mode", "status", "submitted_at")
-
-Rows = Iterable[Mapping[str, Any]]
 
 
 def table_files(
@@ -49,6 +48,7 @@ def table_files(
     for form in FORMS:
         _of_boards(router, context, visitors, listed, form)
         _of_a_board(router, context, visitors, standings, form)
+        _of_its_end(router, context, visitors, form)
         _of_ones_own(router, context, visitors, form)
 
 
@@ -59,7 +59,7 @@ def _of_boards(router: APIRouter, context: Context, visitors: Visitors, listed: 
         person = visitors.who(request)
         now = context.clock.now()
         rows = [_board(one, form, now) for one in seen_boards(context, listed, person)]
-        return Response(_written(form, BOARDS, rows), media_type=FORMS[form], headers=HEADERS)
+        return Response(written(form, BOARDS, rows), media_type=FORMS[form], headers=HEADERS)
 
 
 def _of_a_board(router: APIRouter, context: Context, visitors: Visitors, standings: StandingsCache, form: Form) -> None:
@@ -72,7 +72,7 @@ def _of_a_board(router: APIRouter, context: Context, visitors: Visitors, standin
         board = seen_board(context, leaderboard, person)
         gpu = contest.known_gpu(gpu, board.gpus)
         shown = standings.now(board, gpu)
-        file = kept.of((board.id, gpu, what), shown, lambda: _written(form, columns, rows(shown)))
+        file = kept.of((board.id, gpu, what), shown, lambda: written(form, columns, rows(shown)))
         headers = {**HEADERS, **FOR_EVERYBODY} if person is None else {**HEADERS}
         if form == "csv":
             headers["Content-Disposition"] = f'attachment; filename="{board.name}-{gpu}-{what}.csv"'
@@ -87,6 +87,44 @@ def _of_a_board(router: APIRouter, context: Context, visitors: Visitors, standin
     def records(leaderboard: Name, gpu: Gpu, request: Request) -> Response:
         """Each submission that was the fastest so far, as everybody sees them."""
         return answer(request, leaderboard, gpu, "records", RECORDS, lambda shown: map(_entry, shown[1]))
+
+
+def _of_its_end(router: APIRouter, context: Context, visitors: Visitors, form: Form) -> None:
+    """What a board's page shows below its standings: the final, and practice after the end."""
+
+    def named(board: Board, gpu: str, what: str) -> dict[str, str]:
+        attached = {"Content-Disposition": f'attachment; filename="{board.name}-{gpu}-{what}.csv"'}
+        return {**HEADERS, **(attached if form == "csv" else {})}
+
+    @router.get(f"/board/{{leaderboard}}/{{gpu}}/final.{form}")
+    def final(leaderboard: Name, gpu: Gpu, request: Request) -> Response:
+        """The leaders of the final that counts, as everybody sees them."""
+        board = seen_board(context, leaderboard, visitors.who(request))
+        gpu = contest.known_gpu(gpu, board.gpus)
+        rows = _final(context.store.finals.applied(board.name, gpu))
+        return Response(written(form, FINAL, rows), media_type=FORMS[form], headers=named(board, gpu, "final"))
+
+    @router.get(f"/board/{{leaderboard}}/{{gpu}}/practice.{form}")
+    def practice(leaderboard: Name, gpu: Gpu, request: Request) -> Response:
+        """Each person's best of what was submitted after the end."""
+        board = seen_board(context, leaderboard, visitors.who(request))
+        gpu = contest.known_gpu(gpu, board.gpus)
+        rows = _places(Ranking(context.store.standings.practice(board.name, gpu))) if board.practice else ()
+        return Response(written(form, PLACES, rows), media_type=FORMS[form], headers=named(board, gpu, "practice"))
+
+
+def _final(found: Final | None) -> Iterator[dict[str, Any]]:
+    for rival in found.rivals if found else ():
+        came = rival.outcome
+        yield {
+            "place": rival.place,
+            "person": rival.person,
+            "before_s": rival.before_s,
+            "score_s": came.score_s if came else None,
+            "low_s": came.low_s if came else None,
+            "high_s": came.high_s if came else None,
+            "verdict": came.verdict if came else None,
+        }
 
 
 def _of_ones_own(router: APIRouter, context: Context, visitors: Visitors, form: Form) -> None:
@@ -107,7 +145,7 @@ def _of_ones_own(router: APIRouter, context: Context, visitors: Visitors, form: 
             }
             for view in context.store.submissions.newest(person=person.id, limit=MINE, offset=start)
         ]
-        return Response(_written(form, SUBMISSIONS, rows), media_type=FORMS[form], headers=HEADERS)
+        return Response(written(form, SUBMISSIONS, rows), media_type=FORMS[form], headers=HEADERS)
 
 
 def _board(listed: Listed, form: Form, now: datetime) -> dict[str, Any]:
@@ -147,11 +185,3 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "file_name": entry.file_name,
         "submitted_at": entry.at.isoformat(),
     }
-
-
-def _written(form: Form, columns: Sequence[str], rows: Rows) -> bytes:
-    if form == "csv":
-        return spreadsheet.as_csv(columns, rows).encode("utf-8", "replace")
-    # A line for each row: the encoder that indents is ten times slower.
-    lines = [json.dumps({name: row[name] for name in columns}) for row in rows]
-    return "".join(("[\n", ",\n".join(lines), "\n]\n")).encode()

@@ -17,6 +17,7 @@ from kbslurm.api.lookup import seen_board
 from kbslurm.api.pages.boards.board_list import BoardList, seen_boards
 from kbslurm.api.pages.charts.ranges import Range, ranges
 from kbslurm.api.pages.charts.ratios import ratio_bars
+from kbslurm.api.pages.page_files import Table, page_and_files
 from kbslurm.api.pages.rendering import took
 from kbslurm.api.pages.visitors import Visitors, to_login
 from kbslurm.api.standings_cache import StandingsCache
@@ -31,6 +32,8 @@ from kbslurm.store.past_versions import Version
 from kbslurm.store.views import Board, Person, SubmissionView
 
 Word = Annotated[str, Query(max_length=contest.NAME_CAP)]
+CASES = ("gpu", "case", "before_s", "before_low_s", "before_high_s", "after_s", "after_low_s", "after_high_s", "ratio")
+PEOPLE = ("person", "first_s", "first_low_s", "first_high_s", "last_s", "last_low_s", "last_high_s", "ratio")
 SHOWN = 100  # people in a table; the sentence is about all
 
 
@@ -38,7 +41,7 @@ def comparing_page(
     router: APIRouter, context: Context, visitors: Visitors, standings: StandingsCache, listed: BoardList
 ) -> None:
 
-    @router.get("/compare")
+    @page_and_files(router, "/compare")
     def compare(
         request: Request,
         a: Word = "",
@@ -121,10 +124,12 @@ def shown_pair(first: SubmissionView, last: SubmissionView) -> dict[str, Any]:
     names = (f"#{first.id}", f"#{last.id}")
     found = list(pairs(first, last))
     files = [] if not (first.source and last.source) else _files(first, last)
+    runs = [_compared(one, found, names) for one in found if one.case is None]
     return {
         "first": first,
         "last": last,
-        "runs": [_compared(one, found, names) for one in found if one.case is None],
+        "runs": runs,
+        "as_files": {"cases": Table(columns=CASES, rows=[row for run in runs for row in run["table"]])},
         "files": files,
         "is_same": bool(files) and not any(diff.added or diff.removed for _, diff in files),
     }
@@ -148,6 +153,7 @@ def _compared(whole: Pair, found: Sequence[Pair], names: tuple[str, str]) -> dic
         "after_score": _score(whole.after_s),
         "says": _sentence(whole, old, new),
         "ranges": ranges(drawn, written=took),
+        "table": [_plain(one) for one in (whole, *cases)],
         "cases": [
             {
                 "case": one.case,
@@ -161,6 +167,17 @@ def _compared(whole: Pair, found: Sequence[Pair], names: tuple[str, str]) -> dic
             for one in cases
         ],
     }
+
+
+def _plain(one: Pair) -> dict[str, Any]:
+    """A line of the file; of the whole run without a case."""
+    ends = {**_ends("before", one.before_s), **_ends("after", one.after_s)}
+    return {"gpu": one.gpu, "case": one.case, "ratio": one.ratio, **ends}
+
+
+def _ends(name: str, told: Interval | None) -> dict[str, float | None]:
+    value, low, high = told or (None, None, None)
+    return {f"{name}_s": value, f"{name}_low_s": low, f"{name}_high_s": high}
 
 
 def _score(told: Interval | None) -> str:
@@ -229,7 +246,17 @@ def compared_entries(both: Sequence[tuple[Entry, Entry]], one: str, other: str) 
     """The same people's scores in two places, as a sentence and the rows of a table with bars."""
     ratios = [first.score_s / last.score_s for first, last in both]
     bars = ratio_bars(ratios[:SHOWN])
+    plain = (
+        {
+            "person": first.person,
+            "ratio": ratio,
+            **_ends("first", (first.score_s, first.low_s, first.high_s)),
+            **_ends("last", (last.score_s, last.low_s, last.high_s)),
+        }
+        for (first, last), ratio in zip(both, ratios, strict=True)
+    )
     return {
+        "as_files": {"people": Table(columns=PEOPLE, rows=plain)},
         "many": len(both),
         "says": _of_all(ratios, one, other),
         "rows": [

@@ -13,7 +13,8 @@ from kbslurm.api import popcorn_submission, providers, published_code
 from kbslurm.api.context import Context
 from kbslurm.api.pages.boards.board_list import BoardList, seen_boards
 from kbslurm.api.pages.charts.lines import Lines, Point, lines
-from kbslurm.api.pages.people.submissions import histories_of
+from kbslurm.api.pages.page_files import Table, page_and_files
+from kbslurm.api.pages.people.submissions import histories_of, history_files
 from kbslurm.api.pages.rendering import took
 from kbslurm.api.pages.visitors import Offset, Visitors, form_of, to_login
 from kbslurm.api.standings_cache import StandingsCache
@@ -31,6 +32,8 @@ tell = teller("api.pages")
 MINE = 50
 SCORES = 1000  # the newest that the plots show
 PLOTS = 6  # on a page that isn't of one board
+PLACES = ("board", "gpu", "rank", "of", "score_s", "low_s", "high_s", "at", "code", "licence")
+RECORDS = ("board", "gpu", "at", "score_s", "low_s", "high_s")
 Word = Annotated[str, Query(max_length=contest.NAME_CAP)]
 
 
@@ -38,7 +41,7 @@ def people_pages(
     router: APIRouter, context: Context, visitors: Visitors, standings: StandingsCache, listed: BoardList
 ) -> None:
 
-    @router.get("/me")
+    @page_and_files(router, "/me", at="/scores")
     def me(request: Request, start: Offset = 0, linked: bool = False, board: Word = "", verdict: Word = "") -> Response:
         """One's own scores over time and submissions, newest first, all or of one board or verdict."""
         person = visitors.who(request)
@@ -61,6 +64,7 @@ def people_pages(
             request,
             "people/me.html",
             person,
+            as_files=history_files(history, at="/scores"),
             rows=[_listed(view) for view in found[:MINE]],
             more=len(found) > MINE,
             start=start,
@@ -94,7 +98,7 @@ def people_pages(
         await run_in_threadpool(linked)
         return RedirectResponse("/me?linked=1", status_code=303)
 
-    @router.get("/person/{whose}")
+    @page_and_files(router, "/person/{whose}", at="/places")
     def person_(whose: Annotated[str, Path(max_length=200)], request: Request) -> Response:
         """Somebody's places and records on the boards that the reader may see and that show people as themselves.
 
@@ -105,7 +109,14 @@ def people_pages(
         places = [] if somebody is None else list(_places(context, standings, listed, reader, somebody))
         if somebody is None or not places:
             raise NotFound("person on a board that you may see", whose)
-        return visitors.page(request, "people/person.html", reader, somebody=somebody.name, places=places)
+        held = [{"board": one["board"], "gpu": one["gpu"], **row} for one in places for row in one["records"]]
+        files = {
+            "places": Table(columns=PLACES, rows=places, at="/places"),
+            "records": Table(columns=RECORDS, rows=held, at="/places"),
+        }
+        return visitors.page(
+            request, "people/person.html", reader, as_files=files, somebody=somebody.name, places=places
+        )
 
 
 def status_in_list(view: SubmissionView) -> str:
@@ -167,13 +178,18 @@ def _place(
         "rank": row.rank,
         "ranks": row.ranks,
         "of": of,
-        "score": score(entry.score_s, entry.low_s, entry.high_s, ranked=True),
+        **_amounts(entry),
         "at": entry.at,
-        "records": [{"at": one.at, "score": score(one.score_s, one.low_s, one.high_s, ranked=True)} for one in held],
+        "records": [{"at": one.at, **_amounts(one)} for one in held],
         "drawn": _record(records, held, board.zone) if len(records) > 1 and held else None,
         "code": None if policy is None else entry.submission_id,
         "licence": "" if policy is None else policy.licence,
     }
+
+
+def _amounts(one: Entry) -> dict[str, Any]:
+    shown = score(one.score_s, one.low_s, one.high_s, ranked=True)
+    return {"score": shown, "score_s": one.score_s, "low_s": one.low_s, "high_s": one.high_s}
 
 
 def _is_theirs(one: Entry, somebody: Person) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -9,12 +10,14 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from kbslurm.api import popcorn_submission, waiting
+from kbslurm.api.case_rivals import NO_RIVALS, case_rivals
 from kbslurm.api.context import Context
 from kbslurm.api.lookup import may_see_board
 from kbslurm.api.pages.charts.lines import Lines, Point, lines
 from kbslurm.api.pages.live import version_of
+from kbslurm.api.pages.page_files import Table, page_and_files
 from kbslurm.api.pages.people.comparing import shown_pair
-from kbslurm.api.pages.people.submission_runs import shown_run
+from kbslurm.api.pages.people.submission_runs import run_files, shown_run
 from kbslurm.api.pages.rendering import took
 from kbslurm.api.pages.visitors import Visitors, form_of, to_login
 from kbslurm.api.parameters import Gpu, Number
@@ -27,46 +30,54 @@ from kbslurm.store.own_scores import Scored
 from kbslurm.store.views import Person
 
 HISTORY = 200
+SCORED = ("submission_id", "board", "gpu", "score_s", "low_s", "high_s", "at")
 OTHERS = 20  # of one's own that the page offers to compare with
 
 
 def submission_pages(
     router: APIRouter, context: Context, visitors: Visitors, histories: waiting.Histories, standings: StandingsCache
 ) -> None:
-    @router.get("/s/{submission_id}")
+    @page_and_files(router, "/s/{submission_id}")
     def submission(submission_id: Number, request: Request) -> Response:
         """A submission, for its owner; NotFound for anyone else."""
         person = visitors.who(request)
         if person is None:
             return to_login(request)
-        view = visitors.own(person, submission_id)
+        view, now = visitors.own(person, submission_id), context.clock.now()
         words = waiting.words(view, waiting.of_submission(context, histories, view))
         placed = {told["gpu_type"]: told for told in standings.of_submission(view)}
         samples = context.store.own_scores.samples(view.id) if view.runs else {}
         mine = context.store.submissions.newest(person=person.id, board=view.board, limit=OTHERS + 1)
         others = [one for one in mine if one.id != view.id and one.board_id == view.board_id][:OTHERS]
+        rivals = case_rivals(context.store, view, placed, lambda board, gpu: standings.now(board, gpu)[0], now)
+        runs = [
+            shown_run(run, view, placed.get(run.gpu), samples.get(run.id, ()), rivals.get(run.gpu, NO_RIVALS))
+            for run in view.runs
+        ]
+        history = histories_of(
+            context.store.own_scores.scored(person.id, board=view.board_id, most=HISTORY), marked=view.id
+        )
         return visitors.page(
             request,
             "people/submission.html",
             person,
+            as_files=run_files(runs) | history_files(history),
             view=view,
             state=popcorn_submission.job_status(view),
             words=words,
             shown=version_of(view, words),
-            runs=[shown_run(run, view, placed.get(run.gpu), samples.get(run.id, ())) for run in view.runs],
+            runs=runs,
             first_open=next((n for n, run in enumerate(view.runs) if run.ended_at is None), None),
             gpus={run.gpu for run in view.runs},
             artifacts=context.store.artifacts.of_submission(view.id) if view.mode == "profile" else [],
             files=files_of(view.file_name, view.source) if view.source else {},
-            history=histories_of(
-                context.store.own_scores.scored(person.id, board=view.board_id, most=HISTORY), marked=view.id
-            ),
+            history=history,
             others=[{"view": one, "status": popcorn_submission.job_status(one)} for one in others],
             before=next((one.id for one in others if one.id < view.id), None),
             may_see_board=_may_see_board(context, person, view.board),
         )
 
-    @router.get("/s/{submission_id}/diff/{other_id}")
+    @page_and_files(router, "/s/{submission_id}/diff/{other_id}")
     def diff(submission_id: Number, other_id: Number, request: Request) -> Response:
         """What changed between two of one's own submissions to one board: results, and code side by side."""
         person = visitors.who(request)
@@ -122,6 +133,12 @@ def histories_of(found: list[Scored], *, marked: int | None = None) -> list[dict
         }
         for (board, gpu), rows in sorted(groups.items(), key=lambda item: (item[0][0].lower(), item[0][1]))
     ]
+
+
+def history_files(history: Sequence[Mapping[str, Any]], *, at: str = "") -> dict[str, Table]:
+    """The same as a file."""
+    rows = [vars(row["one"]) for one in history for row in one["rows"]]
+    return {"scores": Table(columns=SCORED, rows=rows, at=at)}
 
 
 def _drawn(rows: list[Scored]) -> Lines:

@@ -9,19 +9,23 @@ from starlette.concurrency import run_in_threadpool
 from kbslurm.api import published_code
 from kbslurm.api.context import Context
 from kbslurm.api.lookup import seen_board
+from kbslurm.api.pages.page_files import Table, page_and_files
 from kbslurm.api.pages.visitors import Visitors, form_of
 from kbslurm.api.parameters import Gpu, Name, Number
 
+PUBLISHED = ("rank", "person", "submission", "score_s")
+
 
 def code_pages(router: APIRouter, context: Context, visitors: Visitors) -> None:
-    @router.get("/board/{leaderboard}/{gpu}/code")
+    @page_and_files(router, "/board/{leaderboard}/{gpu}/code")
     def listed(leaderboard: Name, gpu: Gpu, request: Request) -> Response:
         """Whose code is published."""
         person = visitors.who(request)
         board = seen_board(context, leaderboard, person)
         known = None if person is None else person.id
         found = published_code.list_told(context.store, board, gpu, known, context.clock.now())
-        return visitors.page(request, "problems/code_list.html", person, found=found)
+        files = {"published": Table(columns=PUBLISHED, rows=found["published"])}
+        return visitors.page(request, "problems/code_list.html", person, as_files=files, found=found)
 
     @router.get("/board/{leaderboard}/{gpu}/code/{submission_id}")
     def code(leaderboard: Name, gpu: Gpu, submission_id: Number, request: Request) -> Response:

@@ -14,6 +14,8 @@ from kbslurm.api.board_json import is_open, remarks
 from kbslurm.api.context import Context
 from kbslurm.api.lookup import seen_board
 from kbslurm.api.pages.boards.link_cards import board_card
+from kbslurm.api.pages.countdown import left
+from kbslurm.api.pages.page_files import page_and_files
 from kbslurm.api.pages.problems import problem_told
 from kbslurm.api.pages.rendering import HEADERS
 from kbslurm.api.pages.text.markdown import statement
@@ -21,7 +23,6 @@ from kbslurm.api.pages.visitors import Visitors, form_of
 from kbslurm.api.parameters import Name
 from kbslurm.domain import access, contest
 from kbslurm.domain.amounts import score
-from kbslurm.domain.lateness import span_text
 from kbslurm.domain.source import for_board
 from kbslurm.errors import NotFound
 from kbslurm.store.views import Board, Person
@@ -36,29 +37,31 @@ Language = Annotated[str, Path(max_length=contest.NAME_CAP)]
 
 
 def problem_pages(router: APIRouter, context: Context, visitors: Visitors) -> None:
-    @router.get("/problem/{leaderboard}")
+    @page_and_files(router, "/problem/{leaderboard}", at="/cases")
     def problem(leaderboard: Name, request: Request) -> Response:
         """The task, the templates, and how to submit."""
         person, now = visitors.who(request), context.clock.now()
         shown = seen_board(context, leaderboard, person)
         base = context.config.server.public_url or str(request.base_url).rstrip("/")
+        cases = problem_told.cases(shown)
         return visitors.page(
             request,
             "problems/problem.html",
             person,
+            as_files={"cases": problem_told.as_table(cases)},
             board=shown,
             card=board_card(context, shown),
             problem=shown.problem,
             base=base,
             is_open=is_open(shown, now),
-            left=time_left(shown, now),
+            left=left(shown.deadline_at, now),
             remarks=remarks(shown, now),
             modes=[(name, words) for name, words in MODES.items() if name in shown.problem.modes],
             profiles="profile" in shown.problem.modes,
             code=published_code.rule_told(context.store, shown, None if person is None else person.id, now),
             own=_own(shown, person),
             task=statement(shown.description or shown.problem.description),
-            cases=problem_told.cases(shown),
+            cases=cases,
             limits=problem_told.limits(shown),
             judging=problem_told.judging(shown),
             forbidden=problem_told.FORBIDDEN,
@@ -97,10 +100,3 @@ def problem_pages(router: APIRouter, context: Context, visitors: Visitors) -> No
         name = f"{shown.name}.{shown.problem.lang}"
         text = for_board(text, shown.name)
         return PlainTextResponse(text, headers={**HEADERS, "Content-Disposition": f'attachment; filename="{name}"'})
-
-
-def time_left(board: Board, now: Any) -> str:
-    """How long until the board's deadline; empty without one, or after it."""
-    if board.deadline_at is None or board.deadline_at <= now:
-        return ""
-    return span_text((board.deadline_at - now).total_seconds())

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kbslurm.api.pages.page_files import Table
 from kbslurm.domain.problem import Problem
 from kbslurm.problems.handout import has_hidden
 from kbslurm.store.views import Board
@@ -56,6 +57,17 @@ def cases(board: Board) -> list[Cases]:
             if rows:
                 found.append(_table(kind, gpus if len(different) > 1 else (), rows))
     return found
+
+
+def as_table(found: Sequence[Cases]) -> Table:
+    """All of them as a file: a line for each case, with the parameters of all kinds as its columns."""
+    names = dict.fromkeys(name for one in found for name in one.columns)
+    rows = [
+        {"kind": one.kind, "gpus": list(one.gpus), "number": n, **dict(zip(one.columns, row, strict=True))}
+        for one in found
+        for n, row in enumerate(one.rows)
+    ]
+    return Table(columns=("kind", "gpus", "number", *names), rows=rows, at="/cases")
 
 
 def _key(rows: Sequence[Params]) -> str:

@@ -13,12 +13,12 @@ from kbslurm.api import may_submit, refusals, upload, waiting
 from kbslurm.api.board_json import remarks
 from kbslurm.api.context import Context
 from kbslurm.api.lookup import seen_board
+from kbslurm.api.pages.countdown import left
 from kbslurm.api.pages.problems.editing import Draft, draft_of_form, draft_of_submission, draft_of_template, source_of
-from kbslurm.api.pages.visitors import Visitors, to_login
+from kbslurm.api.pages.visitors import Visitors, expired_form, to_login
 from kbslurm.api.parameters import Name
 from kbslurm.api.routes.submitting import mode_named
 from kbslurm.domain import contest
-from kbslurm.domain.lateness import span_text
 from kbslurm.domain.run import SubmissionId
 from kbslurm.domain.source import FILES_CAP, SOURCE_CAP, Source
 from kbslurm.errors import Invalid, KbslurmError, NotFound, Refused
@@ -48,7 +48,6 @@ def submitting_pages(router: APIRouter, context: Context, visitors: Visitors, hi
         outlook = may_submit.outlook(context.store, person.id, board.name, now)
         gpus = [(gpu, waiting.before_submitting(context, histories, gpu)) for gpu in board.gpus]
         errors = [queue["error"] for _, queue in gpus if queue["error"]]
-        left = None if outlook.deadline_at is None else (outlook.deadline_at - now).total_seconds()
         return visitors.page(
             request,
             "problems/submit.html",
@@ -65,7 +64,7 @@ def submitting_pages(router: APIRouter, context: Context, visitors: Visitors, hi
             size_cap=SOURCE_CAP,
             files_cap=FILES_CAP,
             closes="" if outlook.deadline_at is None else contest.at_home(outlook.deadline_at, board.zone),
-            left=span_text(left) if left is not None and left > 0 else "",
+            left=left(outlook.deadline_at, now),
             remarks=remarks(board, now),
             modes=[row for row in MODES if row[0] in board.problem.modes],
             status=status,
@@ -95,9 +94,12 @@ def submitting_pages(router: APIRouter, context: Context, visitors: Visitors, hi
         form = await upload.read_form(request)
 
         def submitted() -> SubmissionId | tuple[KbslurmError, Response]:
-            person = visitors.sender(request, form.fields)
+            writer = expired_form(visitors, request, form.fields)
+            person = writer or visitors.sender(request, form.fields)
             board = seen_board(context, leaderboard, person)
             try:
+                if writer is not None:
+                    raise Refused("this form has expired, since you have signed in again", hint="Submit it once more.")
                 return _submitted(person, board, form)
             except (Invalid, NotFound, Refused) as error:
                 if "text/html" not in request.headers.get("accept", ""):

@@ -11,16 +11,18 @@ from fastapi.responses import Response
 
 from kbslurm.api.context import Context
 from kbslurm.api.host_lookup import at_work
+from kbslurm.api.pages.page_files import Table, most, page_and_files
 from kbslurm.api.pages.visitors import Visitors, to_login
 from kbslurm.domain import contest
 
 Words = Annotated[str, Query(max_length=contest.WHOM_CAP)]
 Before = Annotated[int | None, Query(ge=0, le=2**63 - 1)]
 SHOWN = 50
+COLUMNS = ("id", "at", "by", "via", "where", "act", "subject", "named", "data")
 
 
 def staff_audit_page(router: APIRouter, context: Context, visitors: Visitors) -> None:
-    @router.get("/staff/audit")
+    @page_and_files(router, "/staff/audit")
     def audit(request: Request, by: Words = "", act: Words = "", before: Before = None) -> Response:
         """The audit log, newest first: all of it, what one person did, or one kind of act."""
         person = visitors.who(request)
@@ -28,7 +30,9 @@ def staff_audit_page(router: APIRouter, context: Context, visitors: Visitors) ->
             return to_login(request)
         visitors.staff(person)
         wanted = {"by": by.strip(), "act": act.strip()}
-        rows = at_work(context, person.name, person).audit_named(**wanted, limit=SHOWN + 1, before=before)
+        rows = at_work(context, person.name, person).audit_named(
+            **wanted, limit=most(request, SHOWN + 1), before=before
+        )
         there = frozenset(f"board:{one.id}" for one in context.store.boards.all(counted=False))
         chosen = {name: text for name, text in wanted.items() if text}
         older = f"?{urlencode({**chosen, 'before': rows[SHOWN - 1]['id']})}" if len(rows) > SHOWN else ""
@@ -36,6 +40,7 @@ def staff_audit_page(router: APIRouter, context: Context, visitors: Visitors) ->
             request,
             "staff/audit.html",
             person,
+            as_files={"audit": Table(columns=COLUMNS, rows=rows)},
             rows=[{**row, "told": _in_words(row["data"]), "to": _address(row, there)} for row in rows[:SHOWN]],
             wanted=wanted,
             newest=f"?{urlencode(chosen)}" if chosen else "/staff/audit",

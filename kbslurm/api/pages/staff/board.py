@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal, cast, get_args
+from typing import Annotated, Any, BinaryIO, Literal, cast, get_args
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
@@ -21,6 +21,7 @@ from kbslurm.api.context import Context
 from kbslurm.api.host_lookup import at_work
 from kbslurm.api.hosting.hosting import Hosting
 from kbslurm.api.pages.boards.drawn_boards import standing_row
+from kbslurm.api.pages.page_files import Table, page_and_files
 from kbslurm.api.pages.rendering import ALONE, HEADERS, STYLE, text_of
 from kbslurm.api.pages.staff.acts import Unchanged
 from kbslurm.api.pages.staff.board_acts import ASKED, PAGES, WORK
@@ -40,12 +41,13 @@ Whose = Annotated[str, Query(max_length=100)]
 AsFile = Annotated[Literal["html", "csv"], Query(alias="format")]
 After = Annotated[int, Query(ge=0, le=2**63 - 1)]
 GRADES = "grades"
+EXTENSIONS, WHO_IS_WHO = ("person", "section", "until"), ("shown_as", "person", "person_id", "team")
 SHOWN = 200  # places per GPU type
 CHUNK = 1 << 16
 
 
 def staff_board_page(router: APIRouter, context: Context, visitors: Visitors) -> None:
-    @router.get("/staff/board/{leaderboard}")
+    @page_and_files(router, "/staff/board/{leaderboard}")
     def board(leaderboard: Name, request: Request) -> Response:
         """One board as hosts see it."""
         person = visitors.who(request)
@@ -61,19 +63,26 @@ def staff_board_page(router: APIRouter, context: Context, visitors: Visitors) ->
             ]
             for gpu in held.gpus
         }
+        times = work.times(held.name)
+        named = [] if access.names_people(held.names) else work.who_is_who(held)
         return visitors.page(
             request,
             "staff/board.html",
             person,
+            as_files={
+                "extensions": Table(columns=EXTENSIONS, rows=times["extensions"]),
+                "names": Table(columns=WHO_IS_WHO, rows=named),
+            },
             board=held,
             remarks=remarks(held, work.now),
-            times=work.times(held.name),
+            times=times,
             counts=work.stats(held.name),
             levels=LEVELS,
+            versions=[one for one in work.problems() if one["name"] == held.problem_name],
             code=work.code_rule(held.name),
             at_home=lambda text: _at_home(text, held.zone),
             tables=tables,
-            shown_names=work.who_is_who(held) if not access.names_people(held.names) else [],
+            shown_names=named,
             deadline=_typed(held.deadline_at, held.zone),
             late_until=_typed(held.late.until, held.zone),
             is_closed=held.closed_at is not None,
@@ -164,7 +173,11 @@ def staff_board_page(router: APIRouter, context: Context, visitors: Visitors) ->
         if act in shows:
             return shows[act](request, person, work, board, form)
         if act in ASKED and form.get("confirmed") != "yes":
-            more = {"action": f"/staff/board/{board}/{act}", "back": back, "asked": ASKED[act](work, board, form)}
+            more: dict[str, Any] = {
+                "action": f"/staff/board/{board}/{act}",
+                "back": back,
+                "asked": ASKED[act](work, board, form),
+            }
             return visitors.page(request, "confirm.html", person, **more)
         if act in WORK:
             with one_at_a_time:

@@ -74,6 +74,34 @@ def _discarding(work: Hosting, board: str, form: Form) -> Question:
     )
 
 
+def _version(work: Hosting, board: str, form: Form) -> None:
+    work.edit_board(board, version=_other_version(work, board, form))
+
+
+def _other_version(work: Hosting, board: str, form: Form) -> int:
+    version = version_of(form)
+    if version is None:
+        raise Invalid("no version was chosen", hint="Choose one of the problem's.")
+    if version == work.held(board).problem_version_id:
+        raise Unchanged(f"Version {version} is the live one of {board} already.")
+    return version
+
+
+def _versioning(work: Hosting, board: str, form: Form) -> Question:
+    version, held = _other_version(work, board, form), work.held(board)
+    return Question(
+        heading=f"Make version {version} live on {board}?",
+        lines=(
+            f"It is judged by version {held.problem_version_id} of {held.problem_name} now.",
+            f"From then on, only scores by version {version} are in its standings.",
+            "Nobody's submissions are judged again by this: until people submit anew, its standings may be empty.",
+            "A rejudge with that version judges them first, and makes it live when it is applied.",
+        ),
+        yes="Make it live",
+        form={"version": str(version)},
+    )
+
+
 def _final(work: Hosting, board: str, form: Form) -> None:
     gpu, top = text_of(form, "gpu"), int(number_of(form, "top"))
     if not any(gpu.lower() == known.lower() for known in work.held(board).gpus):
@@ -191,6 +219,7 @@ WORK: Mapping[str, Callable[[Hosting, str, Form], None]] = {
     "rejudge": _rejudge,
     "rejudge-apply": _rejudge_apply,
     "rejudge-cancel": _rejudge_cancel,
+    "version": _version,
     "final": _final,
     "final-apply": _final_apply,
     "final-forget": _final_forget,
@@ -203,6 +232,7 @@ WORK: Mapping[str, Callable[[Hosting, str, Form], None]] = {
 ASKED: Mapping[str, Callable[[Hosting, str, Form], Question]] = {
     "rejudge-apply": _applying,
     "rejudge-cancel": _discarding,
+    "version": _versioning,
     "final-apply": _settling,
     "final-forget": _forgetting,
     "uninvite": _uninviting,

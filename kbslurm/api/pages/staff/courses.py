@@ -13,12 +13,17 @@ from kbslurm.api import upload
 from kbslurm.api.context import Context
 from kbslurm.api.host_lookup import at_work
 from kbslurm.api.hosting.hosting import Hosting
+from kbslurm.api.pages.page_files import Table, page_and_files
 from kbslurm.api.pages.visitors import Visitors, form_of, to_login
 from kbslurm.domain import access, contest, roster, spreadsheet
 from kbslurm.errors import Invalid, KbslurmError, NotFound
 from kbslurm.store.views import Person
 
 Course = Annotated[str, Path(max_length=contest.NAME_CAP)]
+COURSES = ("course", "students", "helpers", "boards")
+BUDGETS = (
+    "budget", "name", "used_gpu_hours", "open_gpu_hours", "left_gpu_hours", "percent", "cost", "state",
+)  # fmt: skip
 INVITED = ("name", "email", "section", "team", "person", "link", "code", "expires_at")
 # A newcomer's fields, by the headings that a roster's file has for them.
 NEWCOMER = {
@@ -32,16 +37,18 @@ def course_pages(router: APIRouter, context: Context, visitors: Visitors) -> Non
     def work(person: Person) -> Hosting:
         return at_work(context, person.name, person)
 
-    @router.get("/staff/courses")
+    @page_and_files(router, "/staff/courses")
     def courses(request: Request) -> Response:
         """The courses, and a form for the first roster of another one."""
         person = visitors.who(request)
         if person is None:
             return to_login(request)
         visitors.staff(person)
-        return visitors.page(request, "staff/courses.html", person, courses=work(person).courses())
+        found = work(person).courses()
+        files = {"courses": Table(columns=COURSES, rows=found)}
+        return visitors.page(request, "staff/courses.html", person, as_files=files, courses=found)
 
-    @router.get("/staff/courses/{course}")
+    @page_and_files(router, "/staff/courses/{course}", at="/budgets")
     def course(course: Course, request: Request) -> Response:
         """A course's people, and what can be done with them."""
         person = visitors.who(request)
@@ -66,15 +73,18 @@ def course_pages(router: APIRouter, context: Context, visitors: Visitors) -> Non
         boards = next(one["boards"] for one in host.courses() if one["course"] == found["course"])
         roles = [host.board_roles(board) for board in boards]
         more = {"why": "", "told": None, **told}
+        budgets = host.budgets(found["course"])
+        rows = [{"budget": one["in_words"], **row} for one in budgets["budgets"] for row in one["held"]]
         return visitors.page(
             request,
             "staff/course.html",
             person,
+            as_files={"budgets": Table(columns=BUDGETS, rows=rows, at="/budgets")},
             status=status,
             course=found["course"],
             people=found["people"],
             boards=roles,
-            budgets=host.budgets(found["course"]),
+            budgets=budgets,
             given_roles=tuple(dict.fromkeys(roster.ROLES.values())),
             course_roles=("student", *access.BOARD_ROLES),
             board_roles=access.BOARD_ROLES,

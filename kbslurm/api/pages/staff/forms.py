@@ -25,7 +25,7 @@ NAMES = {
     "to_all": "To everyone on the board", "gpu": "GPU type", "gpus": "GPU types", "gpu_hours": "GPU-hours",
     "gpu_s": "GPU-seconds per day", "at": "At", "per": "Per", "min_isolation": "Isolation", "top": "How many",
     "at_least": "Per cent in common, at least", "whom": "Whom", "of": "Budget of", "student_id": "Student ID",
-    "email": "E-mail", "max": "Per hour",
+    "email": "E-mail", "device": "What for", "service": "For a program", "max": "Per hour",
 }  # fmt: skip
 # What is chosen, not typed: the choices stay the ones that the form had.
 CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -36,7 +36,8 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "per": ("hour", "day"),
 }
 TICKED = frozenset({
-    "to_all", "again", "finals", "teams", "teams_only", "practice", "publish", "confirm", "private", "newcomers",
+    "to_all", "again", "finals", "service", "teams", "teams_only", "practice", "publish", "confirm", "private",
+    "newcomers",
 })  # fmt: skip
 
 

@@ -11,8 +11,10 @@ from starlette.concurrency import run_in_threadpool
 
 from kbslurm.api.context import Context
 from kbslurm.api.host_lookup import at_work
+from kbslurm.api.pages.page_files import Table, page_and_files
 from kbslurm.api.pages.staff import service as staff_service
 from kbslurm.api.pages.staff.acts import StaffActs, Unchanged
+from kbslurm.api.pages.staff.audit import COLUMNS as AUDIT
 from kbslurm.api.pages.staff.forms import refused, then_of
 from kbslurm.api.pages.visitors import Visitors, form_of, to_login
 from kbslurm.domain import access
@@ -20,10 +22,15 @@ from kbslurm.errors import KbslurmError, NotFound
 from kbslurm.store.views import Person
 
 SHOWN = 10  # lines of the audit log
+ATTENTION = ("kind", "text", "since", "advice")
+QUEUE = ("gpu", "queued", "launching", "running", "slots", "oldest_at")
+USAGE, BUDGETS = ("name", "gpu_s", "money"), ("of", "spent", "budget")
+WARM_RULES = ("place", "gpu", "open", "most", "held_s", "idle_share", "why")
+WORKERS = ("worker", "place", "gpu", "state", "node", "served", "ends_in_s", "leaving")
 
 
 def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None:
-    @router.get("/staff")
+    @page_and_files(router, "/staff")
     def overview(request: Request) -> Response:
         """What needs attention, the queue, and the places; to helpers their boards."""
         person = visitors.who(request)
@@ -34,22 +41,30 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
         store, work = context.store, at_work(context, person.name, person)
         status = work.service_status()
         places = staff_service.places(status, work.now)
+        attention, queue, audit = (
+            staff_service.to_attend(context, work.now), staff_service.queue(status), work.audit_named(limit=SHOWN)
+        )  # fmt: skip
         return visitors.page(
             request,
             "staff/overview.html",
             person,
+            as_files={
+                "attention": Table(columns=ATTENTION, rows=map(vars, attention)),
+                "queue": Table(columns=QUEUE, rows=queue),
+                "actions": Table(columns=AUDIT, rows=audit),
+            },
             last=store.events.last(),
             accepts=store.settings.accepts_jobs(),
             daemon=status.daemon,
             troubles=staff_service.troubles(status, places),
-            attention=staff_service.to_attend(context, work.now),
+            attention=attention,
             questions=store.questions.open(None),
-            queue=staff_service.queue(status),
+            queue=queue,
             waiting=status.waiting,
             places=places,
             currency=status.overflow.get("currency", ""),
             boards=staff_service.open_boards(store.boards.all(counted=False), work.now),
-            audit=work.audit_named(limit=SHOWN),
+            audit=audit,
         )
 
     def helpers(request: Request, person: Person) -> Response:
@@ -74,7 +89,7 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
             questions=context.store.questions.open(graded) if graded else 0,
         )
 
-    @router.get("/staff/places")
+    @page_and_files(router, "/staff/places")
     def places(request: Request) -> Response:
         """Where runs go, what each place has, costs, and is wanting; warm workers."""
         person = visitors.who(request)
@@ -84,16 +99,24 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
         work = at_work(context, person.name, person)
         status = work.service_status()
         cards = staff_service.places(status, work.now)
+        overflow, usage = staff_service.overflow(status), work.usage(by="place")
+        budgets = [dict(zip(BUDGETS, row, strict=True)) for row in overflow.get("budgets", ())]
         return visitors.page(
             request,
             "staff/places.html",
             person,
+            as_files={
+                "usage": Table(columns=USAGE, rows=usage["rows"]),
+                "budgets": Table(columns=BUDGETS, rows=budgets),
+                "warm-rules": Table(columns=WARM_RULES, rows=(status.warm or {}).get("rules", ())),
+                "warm-workers": Table(columns=WORKERS, rows=(status.warm or {}).get("workers", ())),
+            },
             last=context.store.events.last(),
             daemon=status.daemon,
             troubles=staff_service.troubles(status, cards),
             places=cards,
-            overflow=staff_service.overflow(status),
-            usage=work.usage(by="place"),
+            overflow=overflow,
+            usage=usage,
             waiting=status.waiting,
             warm=status.warm,
         )
@@ -115,7 +138,7 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
             try:
                 if act in asked and form.get("confirmed") != "yes":
                     question = asked[act](person, form)
-                    more = {"action": f"/staff/{act}", "back": back, "asked": question}
+                    more: dict[str, Any] = {"action": f"/staff/{act}", "back": back, "asked": question}
                     return visitors.page(request, "confirm.html", person, **more)
                 with one_at_a_time:
                     acts[act](person, form)

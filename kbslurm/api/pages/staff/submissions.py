@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, get_args
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, get_args
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from kbslurm.api.context import Context
+from kbslurm.api.pages.page_files import Table, most, page_and_files
 from kbslurm.api.pages.visitors import Offset, Visitors, to_login
 from kbslurm.api.parameters import Name, Number
 from kbslurm.domain import contest
@@ -20,10 +22,14 @@ from kbslurm_eval.shared.wire import VerdictName
 
 Words = Annotated[str, Query(max_length=contest.WHOM_CAP)]
 SHOWN = 50
+RUNS = (
+    "submission", "board", "person", "mode", "file_name", "submitted_at", "gpu", "standing", "score_s", "not_ranked",
+)  # fmt: skip
+PHASES = ("runner", "mode", "secret", "passed", "score", "not_ranked", "start_time", "end_time")
 
 
 def staff_submission_pages(router: APIRouter, context: Context, visitors: Visitors) -> None:
-    @router.get("/staff/board/{leaderboard}/submissions")
+    @page_and_files(router, "/staff/board/{leaderboard}/submissions")
     def submissions(
         leaderboard: Name,
         request: Request,
@@ -44,7 +50,7 @@ def staff_submission_pages(router: APIRouter, context: Context, visitors: Visito
             person=wanted["person"] or None,
             verdict=verdict_named(verdict) if wanted["verdict"] else None,
             since=parsed_since(since, work.now, contest.zone(held.zone)) if wanted["since"] else None,
-            limit=SHOWN,
+            limit=most(request, SHOWN),
             offset=start,
         )
         chosen = {name: text for name, text in wanted.items() if text}
@@ -52,6 +58,7 @@ def staff_submission_pages(router: APIRouter, context: Context, visitors: Visito
             request,
             "staff/submissions.html",
             reader,
+            as_files={"submissions": Table(columns=RUNS, rows=run_rows(rows))},
             board=held,
             rows=rows,
             wanted=wanted,
@@ -60,7 +67,7 @@ def staff_submission_pages(router: APIRouter, context: Context, visitors: Visito
             older=f"?{urlencode({**chosen, 'from': start + SHOWN})}" if len(rows) == SHOWN else "",
         )
 
-    @router.get("/staff/submissions/{submission_id}")
+    @page_and_files(router, "/staff/submissions/{submission_id}")
     def submission(submission_id: Number, request: Request) -> Response:
         """Anyone's submission: how it went, its log and its code. Nothing of hidden cases but whether they passed."""
         reader = visitors.who(request)
@@ -78,8 +85,31 @@ def staff_submission_pages(router: APIRouter, context: Context, visitors: Visito
             request,
             "staff/submission.html",
             reader,
+            as_files={"phases": Table(columns=PHASES, rows=found["runs"])},
             found=found,
             shadows=work.shadow_places() if reader.is_staff else [],
             is_there=board is not None and board.id == view.board_id,
             files=files_of(found["file_name"], found["code"]) if found["code"] else {},
         )
+
+
+def run_rows(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Submissions as rows of a file: one for each run, and one without a GPU type for whatever has none."""
+    for one in rows:
+        told = {
+            "submission": one["id"],
+            "board": one["leaderboard_name"],
+            "person": one["user_name"],
+            "mode": one["mode"],
+            "file_name": one["file_name"],
+            "submitted_at": one["submission_time"],
+        }
+        runs: Sequence[Mapping[str, Any]] = one["runs"] or ({},)
+        for run in runs:
+            yield {
+                **told,
+                "gpu": run.get("gpu_type"),
+                "standing": run.get("standing"),
+                "score_s": run.get("score"),
+                "not_ranked": run.get("not_ranked"),
+            }

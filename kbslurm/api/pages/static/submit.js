@@ -127,8 +127,38 @@
   const editors = fields.map(edited);
   document.getElementById("keys").textContent = "Tab indents; Escape, then Tab, leaves the editor.";
 
+  // ------------------------------------------------------------------------------------------------ the queue
+  // It is asked for again while somebody looks; and with it the form stays one of whoever is signed in now.
+  const form = document.getElementById("submission"), QUEUE_MS = 15000;
+  const refresh = async () => {
+    setTimeout(refresh, QUEUE_MS);
+    if (document.hidden) return;
+    let fresh;
+    try {
+      const answer = await fetch(location.pathname, { headers: { Accept: "text/html" } });
+      if (!answer.ok || answer.redirected) return;
+      fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    } catch { return; }
+    for (const one of document.querySelectorAll("[data-queue]")) {
+      const now = [...fresh.querySelectorAll("[data-queue]")].find((other) => other.dataset.queue === one.dataset.queue);
+      if (now && now.textContent !== one.textContent) one.textContent = now.textContent;
+    }
+    const token = fresh.querySelector("#submission [name=csrf]");
+    if (form && token) form.elements.csrf.value = token.value;
+  };
+  setTimeout(refresh, QUEUE_MS);
+
   // ------------------------------------------------------------------------------------------------ files
   if (!files) return;
+  // What is too large would be refused unread, and what is written be lost.
+  form.addEventListener("submit", (event) => {
+    if (files.files.length) return;
+    const size = fields.reduce((sum, one) => sum + new TextEncoder().encode(one.value).length, 0);
+    if (size <= Number(form.dataset.cap)) return;
+    event.preventDefault();
+    say(`What is written has ${size.toLocaleString("en")} bytes, over the limit of ${Number(form.dataset.cap).toLocaleString("en")}.`);
+    told.scrollIntoView({ block: "center" });
+  });
   const say = (words) => { told.textContent = words; };
   const isText = (file) => /\.(py|cu|cuh|cpp)$/i.test(file.name) && file.size <= TEXT_CAP;
   // One source file is read into the editor, where it can be changed; several, or a zip, are submitted as they are.

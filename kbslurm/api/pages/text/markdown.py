@@ -65,6 +65,28 @@ def statement(text: str) -> Statement:
     return Statement(markup=Markup(markup), headings=headings)  # noqa: S704 - all parts are escaped by their rules
 
 
+@lru_cache(maxsize=KEPT)
+def prose(text: str) -> Markup:
+    """What hosts announce, in the same Markdown. It stands among other such texts, so its headings are bold lines of
+    no page's contents, and its lines end where they were ended."""
+    text = text.replace("\r\n", "\n").replace("\x00", "")
+    as_written = Markup('<pre class="text">{}</pre>').format(text)
+    if len(text) > STATEMENT_CAP:
+        return as_written
+    try:
+        tokens = _PROSE.parse(text)
+        if sum(_formulas(tokens)) > FORMULAS_CAP:
+            return as_written
+        for token in tokens:
+            if token.type.startswith("heading_"):
+                token.tag = "p"
+                if token.nesting > 0:
+                    token.attrSet("class", "heading")
+        return Markup(_PROSE.renderer.render(tokens, _PROSE.options, {}))  # noqa: S704 - all parts are escaped by their rules
+    except RecursionError:
+        return as_written
+
+
 def _as_written(text: str) -> Statement:
     return Statement(markup=Markup('<pre class="text">{}</pre>').format(text), headings=())
 
@@ -225,8 +247,8 @@ def _write_list(tokens: Sequence[Token], n: int, *_: Any) -> str:
     return f'<ol start="{int(start)}">\n' if isinstance(start, int) else "<ol>\n"
 
 
-def _built() -> MarkdownIt:
-    made = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+def _built(*, breaks: bool = False) -> MarkdownIt:
+    made = MarkdownIt("commonmark", {"html": False, "breaks": breaks}).enable(["table", "strikethrough"])
     made.validateLink = lambda url: bool(_LINK.match(url))  # type: ignore[method-assign]
     made.inline.ruler.before("escape", "formula", _inline_formula)
     made.block.ruler.before("fence", "formula_block", _block_formula, {"alt": ["paragraph", "blockquote", "list"]})
@@ -247,4 +269,4 @@ def _built() -> MarkdownIt:
     return made
 
 
-_MARKDOWN = _built()
+_MARKDOWN, _PROSE = _built(), _built(breaks=True)
