@@ -17,6 +17,7 @@ from kbslurm.client.host_comparing_calls import HostComparingCalls
 from kbslurm.client.host_course_calls import HostCourseCalls
 from kbslurm.client.host_grade_calls import HostGradeCalls
 from kbslurm.client.host_measuring_calls import HostMeasuringCalls
+from kbslurm.client.host_place_calls import HostPlaceCalls
 from kbslurm.client.host_question_calls import HostQuestionCalls
 from kbslurm.client.host_time_calls import HostTimeCalls
 from kbslurm.client.host_user_calls import HostUserCalls
@@ -37,6 +38,7 @@ class Client(
     HostQuestionCalls,
     HostTimeCalls,
     HostUserCalls,
+    HostPlaceCalls,
     HostWarmCalls,
     Feed,
 ):

@@ -7,6 +7,7 @@ MiB.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import math
@@ -62,6 +63,16 @@ def load(path: Path) -> Site:
             f"not valid TOML: {error}", file=path, line=int(found[1]) if found else None, fix="Fix it on that line."
         ) from None
     return _SiteParser(file=path, lines=_lines_of(text)).site(raw)
+
+
+def file_of(folder: Path, used: Sequence[str], name: str) -> Path | None:
+    """The file of the site with this name: one of those in use, else one of the folder."""
+    paths = [Path(one) if one.endswith(".toml") else folder / f"{one}.toml" for one in used]
+    for path in [*(path for path in paths if path.is_file()), *sorted(folder.glob("*.toml"))]:
+        with contextlib.suppress(Misconfigured):
+            if load(path).name == name:
+                return path
+    return None
 
 
 def load_all(folder: Path, names: Sequence[str]) -> tuple[Site, ...]:
