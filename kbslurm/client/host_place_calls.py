@@ -26,7 +26,8 @@ class HostPlaceCalls(Connection):
 
     def place_log(self, place: str, lines: int = 50, since: str | None = None) -> Mapping[str, Any]:
         """The daemon's log lines about a place and the attempts that went wrong there, oldest first."""
-        found: Mapping[str, Any] = self._get(f"/admin/places/{part(place)}/log", lines=lines, since=since)
+        after = {} if since is None else {"since": since}
+        found: Mapping[str, Any] = self._get(f"/admin/places/{part(place)}/log", lines=lines, **after)
         return found
 
     def reload(self) -> Mapping[str, Any]:

@@ -147,8 +147,8 @@ class Reloaded(Shape):
 
 
 class ReloadOrdered(Shape):
-    """The order, and who is to follow it. `leader` null: no daemon leads, and nothing was ordered; `ticks`: `kbslurm
-    tick` does its work, which reads the configuration each time. `answer` null: it hasn't answered yet."""
+    """The order, and who is to follow it. `leader` null: no daemon leads, and the next one reads it anyway; `ticks`:
+    `kbslurm tick` does its work, which reads the configuration each time. `answer` null: it hasn't answered yet."""
 
     model_config = ConfigDict(
         extra="forbid",

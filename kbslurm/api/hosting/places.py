@@ -60,8 +60,7 @@ class PlaceActs(StatusActs):
         """Have the daemons read their configuration anew; `reloaded` says what came of it."""
         leases = {line.name: line for line in self.store.leases.all() if line.expires_at > datetime.now(UTC)}
         order = secrets.token_hex(8)
-        if "daemon" in leases:
-            self.store.places.order_reload(order, by=self.by, now=self.now)
+        self.store.places.order_reload(order, by=self.by, now=self.now)
         return {
             "order": order,
             "leader": leases["daemon"].holder if "daemon" in leases else None,

@@ -60,27 +60,15 @@ def _local_findings(config: Config, name: str) -> Iterable[Finding]:
 
 
 def _github_findings(config: Config, name: str) -> Iterable[Finding]:
-    from kbslurm import wiring
-    from kbslurm.backends.github.backend import GithubBackend
-    from kbslurm.backends.github.check import findings
+    from kbslurm.cli.operator.github import github_findings
 
-    backend = wiring.github_place(config).backend
-    assert isinstance(backend, GithubBackend)
-    try:
-        yield from findings(backend, shared_folders.eval_dir())
-    finally:
-        backend.close()
+    return github_findings(config)
 
 
 def _modal_findings(config: Config, name: str) -> Iterable[Finding]:
-    from kbslurm import wiring
-    from kbslurm.backends.modal import deploy
+    from kbslurm.cli.operator.modal import modal_findings
 
-    facts, connection = wiring.modal_facts(config), wiring.modal_connection(config)
-    try:
-        yield from deploy.findings(connection, facts)
-    finally:
-        connection.close()
+    return modal_findings(config)
 
 
 def _of_section(kind: str) -> Callable[[Config, str], Iterable[Row]]:
