@@ -127,7 +127,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         'kbslurm place drain della --why "maintenance until noon"',
         "kbslurm place drain della --gpu A100-80",
     ),
-    "place init github": ("kbslurm place init github --repository my-lab/runners --gpu H100=self-hosted,h100 --yes",),
+    "place init github": ("kbslurm place init github --repository lab/gpus --gpu H100=gpu,h100",),
     "place init local": ("kbslurm place init local --gpu H100=1 --yes",),
     "place init modal": ("kbslurm place init modal --gpu H100 --yes --stdout",),
     "place init slurm": ("kbslurm place init slurm --name mycluster --yes",),

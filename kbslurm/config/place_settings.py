@@ -10,10 +10,12 @@ from typing import Any
 from kbslurm.config import toml_file
 from kbslurm.config.display import shown_secrets, shown_settings
 from kbslurm.config.settings import Config
+from kbslurm.domain.secret_names import for_place
 from kbslurm.domain.site import Site
 
 Row = tuple[str, str, str]
-# The part of kbslurm.toml, and the secrets, of each kind of place that is described there.
+# The part of kbslurm.toml, and the secrets, of each kind of place that is described there. `{}` is the place's name,
+# where there may be several of a kind.
 SECTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "local": ("daemon.local.", ()),
     "github": ("github.", ("GITHUB_TOKEN", "KBSLURM_RUN_KEY")),
@@ -30,11 +32,16 @@ def site_rows(site: Site, file: Path) -> Iterator[Row]:
         yield toml_file.dotted(key), _text(value), _origin(known, key)
 
 
-def section_rows(config: Config, kind: str) -> Iterator[Row]:
+def section_rows(config: Config, kind: str, place: str) -> Iterator[Row]:
     """The settings of a place that kbslurm.toml describes, and its secrets."""
-    section, secrets = SECTIONS[kind]
-    yield from (row for row in shown_settings(config, section) if row[0] not in APART)
-    yield from shown_secrets(config, secrets)
+    section, _ = SECTIONS[kind]
+    yield from (row for row in shown_settings(config, section.format(place)) if row[0] not in APART)
+    yield from shown_secrets(config, needed_secrets(kind, place))
+
+
+def needed_secrets(kind: str, place: str) -> tuple[str, ...]:
+    """The secrets that such a place needs."""
+    return tuple(for_place(one, place) for one in SECTIONS[kind][1]) if kind in SECTIONS else ()
 
 
 def policy_rows(config: Config, place: str) -> Iterator[Row]:

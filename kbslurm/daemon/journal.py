@@ -18,7 +18,9 @@ from kbslurm.ports import Places
 
 MOST = 200  # lines between two ticks; of a flood the newest are kept
 TEXT_CAP = 500
-NOTED = frozenset(("works again", "breaker", "gone", "changed", "withdrawn", "given back", "let go", "pruned"))
+NOTED = frozenset(
+    ("works again", "breaker", "draining", "resumed", "gone", "changed", "withdrawn", "given back", "let go", "pruned")
+)
 
 
 class Journal(logging.Handler):
@@ -61,5 +63,5 @@ class Journal(logging.Handler):
             self._places.write_down(lines)
         except KbslurmError:
             with self._mutex:
-                self._lines.extendleft(reversed(lines))
+                self._lines = deque([*lines, *self._lines], maxlen=MOST)
             raise

@@ -37,6 +37,7 @@ class PlacementStep:
         self._planned = Plan(slots=(), why={})
         self._backlog = Backlog()
         self._drains: Sequence[Drain] = ()
+        self._knows_drains = False
         self.has_policy = False
         self._board_classes: Mapping[str, str] = {}
         self.know(rules, timing)
@@ -61,7 +62,16 @@ class PlacementStep:
     def read_drains(self) -> bool:
         """Read which places drain; whether that has changed."""
         before, self._drains = self._drains, self.store.places.drains()
-        return before != self._drains
+        knew, self._knows_drains = self._knows_drains, True
+        if before == self._drains:
+            return False
+        for one in self._drains:
+            if knew and one not in before:
+                tell("draining", backend=one.place, gpu=one.gpu or "all", by=one.by, why=one.why)
+        for one in before:
+            if not any((one.place, one.gpu) == (now.place, now.gpu) for now in self._drains):
+                tell("resumed", backend=one.place, gpu=one.gpu or "all")
+        return True
 
     def draining(self, lane: Lane) -> Mapping[str, Drain]:
         """The GPU types of a place for which it drains: hosts want it so, or the configuration."""

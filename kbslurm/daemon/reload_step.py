@@ -107,6 +107,8 @@ def merged(lanes: dict[str, Lane], places: Sequence[Place], made: Callable[[Plac
                 place.backend.close()
             said += [f"{name} is back"] if returned else []
             continue
+        if lane.changed is not None and isinstance(lane.changed.backend, Closes):
+            lane.changed.backend.close()
         lane.changed, lane.changed_at = place, now
         said.append(f"{name} changed{_difference(before, place)}")
     for name, lane in lanes.items():

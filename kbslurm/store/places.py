@@ -34,6 +34,7 @@ FROM (
 """
 
 KEPT_LINES = 500  # of each place
+LOOKED_THROUGH = 20_000  # number of recent attempts that a place's log may show
 _DRAINS = "SELECT place, gpu, drained_by AS by, why, at FROM place_drain ORDER BY place, gpu"
 _DRAIN = """
 INSERT INTO place_drain (place, gpu, drained_by, why, at) VALUES (%(place)s, %(gpu)s, %(by)s, %(why)s, %(now)s)
@@ -54,9 +55,10 @@ SELECT a.backend AS place, a.ended_at AS at, a.run_id, a.number, a.gpu, a.node, 
 FROM attempt a WHERE a.state IN ('dead', 'refused') AND a.ended_at IS NOT NULL
     AND (a.state = 'refused' OR a.{INFRASTRUCTURE})
 """
-_TROUBLES = (
-    f"SELECT * FROM ({_WENT_WRONG}) t WHERE place = %(place)s AND at > %(since)s ORDER BY at DESC LIMIT %(most)s"
-)
+_TROUBLES = f"""
+SELECT * FROM ({_WENT_WRONG} AND a.id > (SELECT max(id) FROM attempt) - {LOOKED_THROUGH}) t
+WHERE place = %(place)s AND at > %(since)s ORDER BY at DESC LIMIT %(most)s
+"""
 _LAST_TROUBLES = f"""
 SELECT DISTINCT ON (place) place, at, 'error' AS level, run_id, number, gpu, node, ending, reason
 FROM ({_WENT_WRONG} AND a.id > (SELECT max(id) FROM attempt) - {LATELY}) t ORDER BY place, at DESC

@@ -385,6 +385,7 @@ def leaves(listed: Mapping[str, Command | Group], before: str = "") -> Iterator[
 
 def test_every_command_of_a_host_that_changes_something_is_in_the_audit_log(database_url: str, tmp_path: Path) -> None:
     kbslurm = CommandLine(cwd=tmp_path, env={"DATABASE_URL": database_url})
+    (tmp_path / "kbslurm.toml").write_text('[daemon.local]\nname = "local"\nslots = { H100 = 1 }\n')
     scheme = tmp_path / "scheme.toml"
     scheme.write_text(SCHEME)
     with PostgresStore(database_url) as store:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -13,15 +14,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from kbslurm.daemon.clock import WallClock
 from kbslurm.daemon.loop import Daemon
 from kbslurm.daemon.reload_step import Configured
 from kbslurm.daemon.timing import Timing
+from kbslurm.domain.drains import PlaceLine
 from kbslurm.domain.placement import Rules
 from kbslurm.errors import Misconfigured
 from kbslurm.flow.place import Place
@@ -29,6 +33,7 @@ from kbslurm.store.postgres import PostgresStore
 from tests.chaos.history import check
 from tests.command_line import CommandLine
 from tests.flow.stage import Stage, running
+from tests.flow.test_bot import free_port
 from tests.flow.test_overflow import Worker
 from tests.flow.test_tick import EXAMPLES, GOOD
 
@@ -49,13 +54,14 @@ class Up:
     folder: Path
     url: str
     env: dict[str, str] = field(default_factory=dict)
+    words: tuple[str, ...] = ("--no-api",)
     process: subprocess.Popen[str] = field(init=False)
     reader: threading.Thread = field(init=False)
     lines: queue.SimpleQueue[dict[str, Any]] = field(default_factory=queue.SimpleQueue)
     all: list[dict[str, Any]] = field(default_factory=list)
 
     def start(self) -> None:
-        argv = [sys.executable, "-m", "kbslurm", "up", "--no-api", "--log-json"]
+        argv = [sys.executable, "-m", "kbslurm", "up", *self.words, "--log-json"]
         env = {**os.environ, "HOME": str(self.folder), "DATABASE_URL": self.url, **self.env}
         self.process = subprocess.Popen(argv, cwd=self.folder, env=env, stderr=subprocess.PIPE, text=True)
         self.reader = threading.Thread(target=self._read, daemon=True)
@@ -182,6 +188,73 @@ def test_what_only_a_start_reads_is_named(up: Up, kbslurm: CommandLine) -> None:
 def test_without_a_daemon_there_is_nothing_to_reload(kbslurm: CommandLine) -> None:
     said = kbslurm("place", "reload")
     assert said.code == 5 and "no daemon is running" in said.err
+
+
+def test_a_rotated_token_and_a_new_type_reach_the_api_too(tmp_path: Path, database_url: str) -> None:
+    """`kbslurm up` with its API: SIGHUP goes on to it. The host's token is in a file."""
+    port, token = free_port(), tmp_path / "token"
+    token.write_text("the-old-token\n")
+    (tmp_path / "kbslurm.toml").write_text(TOML.format(slots="A100 = 1") + f"[server]\nlisten = '127.0.0.1:{port}'\n")
+    made = Up(folder=tmp_path, url=database_url, env={"POPCORN_ADMIN_TOKEN_FILE": str(token)}, words=())
+    made.start()
+    try:
+        made.says("leading")
+        made.says("serving")
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
+
+            def status(with_token: str) -> int:
+                return http.get("/admin/places", headers={"Authorization": f"Bearer {with_token}"}).status_code
+
+            assert (status("the-old-token"), status("the-new-token")) == (200, 401)
+            token.write_text("the-new-token\n")
+            (tmp_path / "kbslurm.toml").write_text(
+                TOML.format(slots="A100 = 1, B200 = 2") + f"[server]\nlisten = '127.0.0.1:{port}'\n"
+            )
+            made.hang_up()
+            until(lambda: status("the-new-token") == 200, "the new token")
+            assert status("the-old-token") == 401
+            told = http.get("/admin/places", headers={"Authorization": "Bearer the-new-token"}).json()
+            assert [(one["gpu"], one["slots"]) for one in told["places"][0]["gpus"]] == [("A100", 1), ("B200", 2)]
+        made.process.send_signal(signal.SIGTERM)
+        assert made.process.wait(60) == 0
+    finally:
+        made.process.kill()
+        made.process.wait()
+        made.reader.join()
+
+
+def test_a_database_that_rejects_our_user_is_asked_with_the_one_that_holds_now(database_url: str) -> None:
+    nobody = re.sub(r"//[^@/]*@", "//nobody_by_that_name@", database_url)
+    with contextlib.closing(PostgresStore(nobody)) as store:
+        with pytest.raises(Misconfigured, match="rejects our user or password"):
+            store.leases.all()
+        store.renew_by(lambda: nobody)
+        with pytest.raises(Misconfigured, match="rejects our user or password"):
+            store.leases.all()
+        store.renew_by(lambda: database_url.rpartition("/")[0] + "/another")
+        with pytest.raises(Misconfigured, match="rejects our user or password"):
+            store.leases.all()
+        store.renew_by(lambda: database_url)
+        assert store.leases.all() == []
+        assert store.use_url(nobody) and not store.use_url(database_url.rpartition("/")[0] + "/another")
+
+
+def test_the_log_of_a_place_is_followed_until_it_is_interrupted(kbslurm: CommandLine, database_url: str) -> None:
+    argv = [sys.executable, "-m", "kbslurm", "place", "logs", "here", "--follow", "--json"]
+    env = {**os.environ, "HOME": str(kbslurm.cwd), "DATABASE_URL": database_url}
+    with (
+        contextlib.closing(PostgresStore(database_url)) as store,
+        subprocess.Popen(argv, cwd=kbslurm.cwd, env=env, stdout=subprocess.PIPE, text=True) as follows,
+    ):
+        try:
+            assert follows.stdout is not None
+            for text in ("first", "second", "third"):
+                line = PlaceLine(place="here", at=datetime.now(UTC), level="warning", text=text)
+                store.places.write_down([line])
+                assert json.loads(follows.stdout.readline())["text"] == text
+        finally:
+            follows.send_signal(signal.SIGINT)
+    assert follows.returncode == 130
 
 
 # -------------------------------------------------------------------------------- places that come, go and move

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kbslurm.config.place_settings import needed_secrets
 from kbslurm.config.secret_values import Secrets
 from kbslurm.domain.finding import Finding, caution, failed, passed
 from kbslurm.domain.secret_names import is_secret
@@ -27,12 +28,11 @@ def secret_findings(config: Config, names: Iterable[str]) -> Iterator[Finding]:
 def every_secret(config: Config) -> Iterator[Finding]:
     """All secrets that are set or needed, and the .env that may hold some."""
     from kbslurm import wiring
-    from kbslurm.cli.operator.place_kinds import KINDS
 
     needed: dict[str, None] = {}
     try:
         for place, kind in wiring.kinds(config).items():
-            needed |= dict.fromkeys(KINDS[kind].secrets(config, place))
+            needed |= dict.fromkeys(needed_secrets(kind, place))
     except KbslurmError:
         pass  # a site's file that can't be read is told by the check of the sites
     needed |= {"OIDC_CLIENT_SECRET": None} if config.oidc.issuer else {}

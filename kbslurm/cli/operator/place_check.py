@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def check(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The place's name, as in kbslurm place list.")
+        str | None, typer.Argument(metavar="NAME", help="The place's name, as in kbslurm place list.")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Every configured place.")] = False,
     as_json: Json = False,
@@ -51,14 +51,14 @@ def _found(config: Config, place: str, kind: str) -> Iterator[Finding]:
     """What is found at one place. A place that can't even be looked at is a finding, too."""
     from kbslurm.cli.operator.doctor_secrets import secret_findings
     from kbslurm.cli.operator.place_kinds import KINDS
+    from kbslurm.config.place_settings import needed_secrets
 
-    known = KINDS[kind]
-    secrets = list(secret_findings(config, known.secrets(config, place)))
+    secrets = list(secret_findings(config, needed_secrets(kind, place)))
     yield from (_at(place, one) for one in secrets)
     if any(one.grade == "FAIL" for one in secrets):
         return
     try:
-        for one in known.findings(config, place):
+        for one in KINDS[kind].findings(config, place):
             yield _at(place, one)
     except KbslurmError as error:
         yield failed(kind, error.message, error.hint or "Mend it, then check again.", where=place)

@@ -42,8 +42,9 @@ def slurm(
     stdout: Stdout = False,
     as_json: Json = False,
 ) -> int:
-    """Write a cluster file from what Slurm reports here, into site-configs/ next to kbslurm.toml. It overwrites none.
+    """Write a cluster file from what Slurm reports here. It goes into site-configs/ next to kbslurm.toml.
 
+    No file is overwritten.
     The same as kbslurm site init, which has more options. Run it on the login node, then review its lines with a `?`.
     """
     from kbslurm.cli.operator.site_init import site_init
@@ -70,7 +71,7 @@ def local(
     stdout: Stdout = False,
     as_json: Json = False,
 ) -> int:
-    """Make this machine a place, in kbslurm.toml: one run per GPU that nvidia-smi lists, if none is given."""
+    """Make this machine a place, in kbslurm.toml. Without --gpu, one run per GPU that nvidia-smi lists."""
     found = _devices()
     slots = _slots(gpu) if gpu else {one: many for one, many in found.items() if _wanted(one, many, yes=yes)}
     if not slots and not gpu:

@@ -17,12 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """`rows`: the settings of such a place. `findings`: what a check finds at it; it starts no run. `secrets`: those
-    that it needs."""
+    """`rows`: the settings of such a place. `findings`: what a check finds at it; it starts no run."""
 
     rows: Callable[[Config, str], Iterable[Row]]
     findings: Callable[[Config, str], Iterable[Finding]]
-    secrets: Callable[[Config, str], tuple[str, ...]] = lambda config, name: ()
 
 
 def named(config: Config, name: str) -> tuple[str, str]:
@@ -72,16 +70,12 @@ def _modal_findings(config: Config, name: str) -> Iterable[Finding]:
 
 
 def _of_section(kind: str) -> Callable[[Config, str], Iterable[Row]]:
-    return lambda config, name: place_settings.section_rows(config, kind)
-
-
-def _secrets_of(kind: str) -> Callable[[Config, str], tuple[str, ...]]:
-    return lambda config, name: place_settings.SECTIONS[kind][1]
+    return lambda config, name: place_settings.section_rows(config, kind, name)
 
 
 KINDS: Mapping[str, Kind] = {
     "slurm": Kind(rows=_site_rows, findings=_site_findings),
     "local": Kind(rows=_of_section("local"), findings=_local_findings),
-    "github": Kind(rows=_of_section("github"), findings=_github_findings, secrets=_secrets_of("github")),
-    "modal": Kind(rows=_of_section("modal"), findings=_modal_findings, secrets=_secrets_of("modal")),
+    "github": Kind(rows=_of_section("github"), findings=_github_findings),
+    "modal": Kind(rows=_of_section("modal"), findings=_modal_findings),
 }

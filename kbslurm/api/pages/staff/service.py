@@ -52,7 +52,6 @@ class PlaceCard:
     limits: Sequence[str]
     warm: Sequence[Mapping[str, Any]]
     drains: bool = False
-    known: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +104,7 @@ def _card(name: str, told: Mapping[str, Any] | None, status: Status, now: dateti
         if row["backend"] == name
     ]
     kind, state, why = _state(told, now)
-    drained = bool(slots) and all(one.draining for one in slots)
-    if drained and kind != "bad":
+    if slots and all(one.draining for one in slots) and kind != "bad":
         kind, state, why = "warn", "It takes no new runs", f"It {slots[0].draining}"
     role = "Overflow" if lane.get("role") == "overflow" else "At home"
     return PlaceCard(
@@ -115,13 +113,12 @@ def _card(name: str, told: Mapping[str, Any] | None, status: Status, now: dateti
         kind=kind,
         state=state,
         why=why.removeprefix(f"{name}: "),
-        help="" if kind == "good" else _help(name, lane),
+        help="" if kind == "good" else f"kbslurm place check {name}",
         slots=slots,
         asked=_asked(lane.get("pace")),
         limits=[f"{one['left']} of {one['most']} {one['what']} left" for one in lane.get("limits") or ()],
         warm=[rule for rule in status.warm.get("rules", ()) if rule["place"] == name],
         drains=any(one["place"] == name and one["by"] != BY_FILE for one in status.drains),
-        known=told is not None,
     )
 
 
@@ -148,11 +145,6 @@ def _state(lane: Mapping[str, Any] | None, now: datetime) -> tuple[Kind, str, st
     if lane.get("shut"):
         return "warn", "It takes no runs of some GPU types", ""
     return "good", "It takes runs", ""
-
-
-def _help(name: str, lane: Mapping[str, Any]) -> str:
-    """The command that says more."""
-    return f"kbslurm place check {name}" if lane.get("kind") else "kbslurm doctor"
 
 
 def _asked(pace: Mapping[str, Any] | None) -> str:
