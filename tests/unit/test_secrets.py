@@ -114,10 +114,10 @@ def test_places_of_a_kind_have_secrets_of_their_own(tmp_path: Path) -> None:
 
 
 def test_what_a_file_or_command_said_is_blanked_in_the_log(tmp_path: Path) -> None:
-    secrets = Secrets(
-        {"GITHUB_TOKEN_COMMAND": "echo one-hush two-hush", "DATABASE_URL": "postgresql://u:pw-hush@h/d"}, tmp_path
-    )
-    assert secrets["GITHUB_TOKEN"].reveal() == "one-hush two-hush" and secrets["DATABASE_URL"].reveal() == url
+    url = "postgresql://u:pw-hush@h/d"
+    secrets = Secrets({"GITHUB_TOKEN_COMMAND": "echo one-hush two-hush", "DATABASE_URL": url}, tmp_path)
+    assert secrets["GITHUB_TOKEN"].reveal() == "one-hush two-hush"
+    assert secrets["DATABASE_URL"].reveal() == url
     with overheard() as told:
         logs.set_up(stream=told, secrets=secret_values.known)
         logs.teller("daemon")("trouble", why="two-hush was rejected by h with pw-hush, at postgresql://u@h/d")
