@@ -67,7 +67,7 @@ class PlacementStep:
             return False
         for one in self._drains:
             if knew and one not in before:
-                tell("draining", backend=one.place, gpu=one.gpu or "all", by=one.by, why=one.why)
+                tell("draining", backend=one.place, gpu=one.gpu or "all", why=one.why)
         for one in before:
             if not any((one.place, one.gpu) == (now.place, now.gpu) for now in self._drains):
                 tell("resumed", backend=one.place, gpu=one.gpu or "all")

@@ -123,11 +123,13 @@ class BotEnvironment:
         self._config, self._token, self._json = config, bot_token, log_json
         self._env = self._made(config)
         self.changed: Callable[[], None] = lambda: None
+        self.given_up = False
 
     def take(self, config: Config) -> None:
-        """Go on with this configuration; what can't be used is told by the bot's own check."""
+        """Go on with this configuration; what can't be used is told by the bot's own check. A bot that was given up is
+        tried again: what kept it from running may be mended at Discord."""
         self._config = config
-        if self.renewed():
+        if self.renewed() or self.given_up:
             self.changed()
 
     def renewed(self) -> bool:
@@ -178,9 +180,12 @@ def _bot_beside(config: Config, bot_token: str, *, log_json: bool) -> Iterator[B
                 tell(
                     "the bot won't be restarted",
                     level="error",
-                    fix="Run kbslurm bot check, then start kbslurm up again.",
+                    fix="Run kbslurm bot check and mend what it says, then: kbslurm place reload.",
                 )
-                return
+                env.given_up = True
+                again.wait()
+                env.given_up = False
+                continue
             tell("the bot stopped unexpectedly", level="warning", code=code, again_s=wait_s)
             if over.wait(wait_s):
                 return
@@ -190,7 +195,8 @@ def _bot_beside(config: Config, bot_token: str, *, log_json: bool) -> Iterator[B
         with running:
             again.set()
             for child in children:
-                child.send_signal(signal.SIGTERM)
+                if child.poll() is None:
+                    child.send_signal(signal.SIGTERM)
 
     env.changed = restart
     thread = threading.Thread(target=tend, name="bot-watch", daemon=True)
@@ -200,6 +206,7 @@ def _bot_beside(config: Config, bot_token: str, *, log_json: bool) -> Iterator[B
     finally:
         with running:
             over.set()
+            again.set()
         for child in children:
             _ended(child)
         thread.join()
