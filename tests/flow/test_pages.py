@@ -564,7 +564,7 @@ def test_everybody_is_led_only_to_what_they_may_see_and_nothing_that_people_set_
         own = {"/logout", "/compare", "/me/link", "/questions"}
         acts = {
             "pause", "resume", "cancel", "remove", "add", "ban", "unban", "delete", "rank", "team", "account", "link",
-            "revoke", "shadow", "boards/new", "courses/new/import",
+            "revoke", "shadow", "boards/new", "courses/new/import", "place-drain",
         }  # fmt: skip
         submits = "/problem/transpose/submit"  # others are closed
         of_boards = {

@@ -317,7 +317,10 @@ class Connection:
         except KbslurmError:
             return  # the rejection is what is told
         if fresh != self._credentials:
-            self._credentials, self._client = fresh, None
+            old, self._client, self._credentials = self._client, None, fresh
+            if old is not None:
+                with suppress(Exception):
+                    asyncio.run_coroutine_threadsafe(old.close(), self._running_loop()).result(CALL_S)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
