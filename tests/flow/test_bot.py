@@ -595,8 +595,8 @@ def test_a_bot_whose_token_was_rejected_comes_with_the_rotated_one(
     }  # fmt: skip
     argv = [sys.executable, "-m", "kbslurm", "up", "--log-json"]
     with subprocess.Popen(argv, env=env, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as up:
+        assert up.stderr is not None
         try:
-            assert up.stderr is not None
             said = next(line for line in up.stderr if "the bot won't be restarted" in line or "stopping" in line)
             assert "kbslurm place reload" in said and "an-expired-token" not in said
             assert not discord.met["identify"]
@@ -605,7 +605,7 @@ def test_a_bot_whose_token_was_rejected_comes_with_the_rotated_one(
             discord.wait_for(lambda: discord.met["identify"], "the bot")
         finally:
             up.send_signal(signal.SIGTERM)
-            rest = up.stderr.read() if up.stderr else ""
+            rest = up.stderr.read()
     assert up.returncode == 0, rest
 
 
