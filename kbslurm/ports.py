@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from kbslurm.domain.breaker import Breaker, Outcomes
+from kbslurm.domain.drains import Drain, PlaceLine
 from kbslurm.domain.drift import Ranked
 from kbslurm.domain.intake import Admission, Basis, ServiceToken
 from kbslurm.domain.keepers import Facts, Keeper, KeeperEnding, KeeperSighting
@@ -441,6 +442,18 @@ class Places(Protocol):
 
     def breakers(self) -> Mapping[str, Breaker]: ...
     def keep_breaker(self, backend: str, breaker: Breaker) -> None: ...
+
+    def drains(self) -> Sequence[Drain]:
+        """The places, or GPU types of places, to which hosts let nothing new go."""
+
+    def reload_order(self) -> str:
+        """The last order to read the configuration anew; empty if there never was one."""
+
+    def answer_reload(self, answer: Mapping[str, Any]) -> None:
+        """Say what came of reading it."""
+
+    def write_down(self, lines: Sequence[PlaceLine]) -> None:
+        """Keep these lines of the daemon's log, of each place the newest."""
 
 
 class Shadows(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 POSTGRES = "postgres"
 ATTEMPTS = "attempts"
 MODAL = "modal"
+GITHUB_SECRETS = ("GITHUB_TOKEN", "KBSLURM_RUN_KEY")
+MODAL_SECRETS = ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET")
 SHARED_GRACE_S = 25.0
 GITHUB_SLOTS = 4
 GITHUB_QUEUE_S = 26 * 3_600.0  # GitHub cancels a job that no runner picked up within a day
@@ -82,6 +85,8 @@ def opened_store(config: Config, *, migrated: bool = True) -> Iterator[PostgresS
                 migrate.upgrade(url)
             migrate.ensure_current(url)
         store = PostgresStore(url)
+        if config.database_url is not None:
+            store.renew_by(lambda: config.secret_again("DATABASE_URL"))
         try:
             yield store
         finally:
@@ -89,14 +94,24 @@ def opened_store(config: Config, *, migrated: bool = True) -> Iterator[PostgresS
 
 
 def places(config: Config) -> list[Place]:
-    """Where runs may go, in order of preference: the sites as listed, then this machine, then external services."""
-    found = [slurm_place(site, budget=call_budget(config, site)) for site in sites(config)]
+    """Where runs may go, in order of preference: the sites as listed, then this machine, then external services.
+
+    Each knows its kind, where its attempts are, and a digest of all that it was made from.
+    """
+    found = [
+        _described(slurm_place(site, budget=call_budget(config, site)), "slurm", site.submit.host, settings=site)
+        for site in sites(config)
+    ]
     if config.daemon.local.slots:
-        found.append(local_place(config))
+        found.append(_described(local_place(config), "local", str(config.state_dir), settings=config.daemon))
     if config.github.gpus:
-        found.append(github_place(config))
+        home = (config.github.api_url, config.github.repository)
+        keys = [config.secret(name) or "" for name in GITHUB_SECRETS]
+        found.append(_described(github_place(config), "github", *home, settings=config.github, secrets=keys))
     if config.modal.gpus:
-        found.append(modal_place(config))
+        home = (config.modal.api_url, config.modal.app)
+        keys = [config.secret(name) or "" for name in MODAL_SECRETS]
+        found.append(_described(modal_place(config), "modal", *home, settings=config.modal, secrets=keys))
     found = [_as_decided(place, config) for place in found]
     names = [place.name for place in found]
     _check_named(config, names)
@@ -105,11 +120,31 @@ def places(config: Config) -> list[Place]:
     return found
 
 
+def kinds(config: Config) -> Mapping[str, str]:
+    """The kind of each place, in the order of `places`. Needs no secrets and makes no calls."""
+    found = {site.name: "slurm" for site in sites(config)}
+    found |= {config.local_name: "local"} if config.daemon.local.slots else {}
+    found |= {"github": "github"} if config.github.gpus else {}
+    return found | ({MODAL: "modal"} if config.modal.gpus else {})
+
+
+def _described(place: Place, kind: str, *home: str, settings: object, secrets: Sequence[str] = ()) -> Place:
+    """The place with its kind, where its attempts are, and a digest of what it was made from. A secret that is rotated
+    changes the digest, so the place is made anew."""
+    where = [*home, str(place.root or ""), str(place.keepers_root or "")]
+    return replace(place, kind=kind, home="\n".join(where), settings=_digest(repr(settings), *where, *secrets))
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
+
+
 def _as_decided(place: Place, config: Config) -> Place:
     """The place together with its settings from the rest of the configuration."""
     said = config.policy.places.get(place.name)
     if said is None:
         return place
+    place = replace(place, settings=_digest(place.settings, repr(said)))
     prices = {gpu: per_hour / 3_600.0 for gpu, per_hour in said.cost_per_gpu_hour.items()}
     return replace(
         place,
@@ -332,6 +367,7 @@ def github_place(config: Config, *, eval_dir: Path | None = None) -> Place:
         told.gpus,
         github_slots(config),
         tokens=github_tokens(config),
+        renew=lambda: github_tokens(config, again=True),
         key=github_key(config),
         eval_dir=eval_dir or shared_folders.eval_dir(),
         branch=told.branch,
@@ -359,9 +395,10 @@ def github_slots(config: Config) -> Mapping[str, int]:
     return {gpu: config.github.slots.get(gpu, GITHUB_SLOTS) for gpu in config.github.gpus}
 
 
-def github_tokens(config: Config) -> list[str]:
-    """The tokens, used in turn."""
-    found = (config.secret("GITHUB_TOKEN") or "").replace(",", " ").split()
+def github_tokens(config: Config, *, again: bool = False) -> list[str]:
+    """The tokens, used in turn; `again`: as their file or command says them now."""
+    told = config.secret_again("GITHUB_TOKEN") if again else config.secret("GITHUB_TOKEN")
+    found = (told or "").replace(",", " ").split()
     if not config.github.repository or not found:
         what = "github.gpus is set without github.repository" if found else "github.gpus is set without GITHUB_TOKEN"
         raise Misconfigured(what, file=config.file, key="github", fix="docs/overflow.md lists what to set.")
@@ -416,11 +453,12 @@ def modal_place(config: Config) -> Place:
     )
 
 
-def modal_token(config: Config) -> tuple[str, str]:
-    """Both halves of the token."""
+def modal_token(config: Config, *, again: bool = False) -> tuple[str, str]:
+    """Both halves of the token; `again`: as their files or commands say them now."""
     from kbslurm.backends.modal.deploy import check_token
 
-    return check_token(config.secret("MODAL_TOKEN_ID"), config.secret("MODAL_TOKEN_SECRET"))
+    told = config.secret_again if again else config.secret
+    return check_token(told("MODAL_TOKEN_ID"), told("MODAL_TOKEN_SECRET"))
 
 
 def modal_connection(config: Config) -> Connection:
@@ -431,7 +469,12 @@ def modal_connection(config: Config) -> Connection:
         raise Misconfigured(
             "[modal] has no GPU type", file=config.file, key="modal.gpus", fix="docs/overflow.md shows the five lines."
         )
-    return Connection(*modal_token(config), api_url=config.modal.api_url, environment=config.modal.environment)
+    return Connection(
+        *modal_token(config),
+        api_url=config.modal.api_url,
+        environment=config.modal.environment,
+        renew=lambda: modal_token(config, again=True),
+    )
 
 
 def modal_facts(config: Config) -> Mapping[str, Any]:

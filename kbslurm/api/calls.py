@@ -110,6 +110,8 @@ CALLS: Mapping[str, Call] = {
     "POST /admin/questions/{question_id}/rejudge": Call(cap=FIELDS, who="helper"),
     "POST /admin/warm": Call(cap=FIELDS, who="host"),
     "POST /admin/warm/drain": Call(cap=FIELDS, who="host"),
+    "POST /admin/places/{place}/drain": Call(cap=FIELDS, who="host"),
+    "POST /admin/places/{place}/resume": Call(cap=FIELDS, who="host"),
     "POST /admin/leaderboards/{leaderboard}/verify": Call(cap=LISTS, who="host"),
     "POST /admin/scripts": Call(cap=SOURCE, who="host"),
     "POST /admin/update-problems": Call(cap=FIELDS, who="host", in_turn=False),

@@ -27,10 +27,13 @@ HOSTS_TURNS = 2
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False, kw_only=True)
 class Context:
-    """One per app. `slots` is how many attempts may be open at once, by GPU type, across all places; `offers` says
-    which place has what."""
+    """One per app. Only `take` changes it, between requests.
+
+    `slots` is how many attempts may be open at once, by GPU type, across all places; `offers` says which place has
+    what.
+    """
 
     store: PostgresStore
     config: Config
@@ -43,6 +46,10 @@ class Context:
     known_secrets: KnownSecrets = field(default_factory=KnownSecrets)
     turns: Turns = field(default_factory=lambda: Turns(THREADS, reserved=HOSTS_TURNS))
     patient: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(PATIENT_THREADS))
+
+    def take(self, config: Config, slots: Mapping[str, int], offers: Sequence[Offer]) -> None:
+        """Go on with this configuration. What is only read at a start, like the address, stays."""
+        self.config, self.slots, self.offers = config, slots, offers
 
     async def patiently(self, call: Callable[[], T]) -> T:
         """Run a call that waits for others (a sign-in provider, git) where it doesn't delay polls."""

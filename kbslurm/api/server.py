@@ -21,7 +21,8 @@ from kbslurm.api.context import Context
 from kbslurm.api.listener import EventListener
 from kbslurm.api.metrics import ApiMetrics
 from kbslurm.api.protocol import protocol_for
-from kbslurm.errors import Misconfigured
+from kbslurm.config import reloading, secret_values
+from kbslurm.errors import KbslurmError, Misconfigured
 from kbslurm.observe import logs
 from kbslurm.observe.logs import teller
 from kbslurm.observe.metrics import MetricsPage
@@ -131,9 +132,17 @@ def settle() -> None:
     gc.freeze()
 
 
-def run_api(config: Config, stop: threading.Event, *, log_json: bool = False, verbose: bool = False) -> None:
-    """Serve this configuration until `stop`."""
-    logs.set_up(as_json=log_json, level="debug" if verbose else "info")
+def run_api(
+    config: Config,
+    stop: threading.Event,
+    *,
+    log_json: bool = False,
+    verbose: bool = False,
+    reload: threading.Event | None = None,
+) -> None:
+    """Serve this configuration until `stop`. Whenever `reload` is set, it is read anew; one that can't be used changes
+    nothing."""
+    logs.set_up(as_json=log_json, level="debug" if verbose else "info", secrets=secret_values.known)
     host, _, port = config.server.listen.rpartition(":")
     with wiring.opened_store(config) as store:
         context = context_of(config, store)
@@ -147,9 +156,26 @@ def run_api(config: Config, stop: threading.Event, *, log_json: bool = False, ve
             settle()
             tell("serving", url=config.server.public_url or serving.url)
             while not stop.wait(1.0):
+                if reload is not None and reload.is_set():
+                    reload.clear()
+                    _reload(context)
                 if not serving.is_alive:
                     raise Misconfigured("the API stopped unexpectedly", fix="See its output above.")
             tell("stopping")
+
+
+def _reload(context: Context) -> None:
+    try:
+        config, restart = reloading.again(context.config)
+        slots, offers = wiring.slots(config), wiring.offers(config)
+    except KbslurmError as error:
+        why = error.message + (f" ({error.hint})" if error.hint else "")
+        tell("the configuration wasn't reloaded", level="warning", why=why, holds="the earlier one")
+        return
+    if config.database_url is not None and not context.store.use_url(config.database_url):
+        restart = [*restart, "DATABASE_URL"]
+    context.take(config, slots, offers)
+    tell("reloaded", restart=", ".join(restart) or "nothing")
 
 
 def _metrics_page(config: Config, context: Context) -> AbstractContextManager[object]:

@@ -318,6 +318,44 @@ COMMANDS: Mapping[str, Command | Group] = {
         },
     ),
     "nickname": Command("competitor.nickname:nickname", "Choose as whom others see you on a board that has nicknames."),
+    "place": Group(
+        "Places where runs go: list, show, check, drain, resume, logs, init, reload.",
+        {
+            "list": Command(
+                "host.place:list_",
+                "List the places: kind, GPUs in use, role, state, cost, last trouble.",
+                lists="places/place",
+            ),
+            "show": Command(
+                "operator.place_show:show_", "Show all settings of a place, with defaults and where each came from."
+            ),
+            "check": Command(
+                "operator.place_check:check", "Check a place, or all: PASS, CAUTION or FAIL, each with its remedy."
+            ),
+            "drain": Command("host.place:drain", "Let nothing new go to a place; what is open there ends as usual."),
+            "resume": Command("host.place:resume", "Let new runs go to a place again."),
+            "logs": Command(
+                "host.place:logs",
+                "Show what the daemon's log says about a place, and the attempts that went wrong there.",
+            ),
+            "init": Group(
+                "Write the configuration of a new place: slurm, local, github, modal.",
+                {
+                    "slurm": Command("operator.place_init:slurm", "Write a cluster file from what Slurm reports here."),
+                    "local": Command("operator.place_init:local", "Make this machine a place, in kbslurm.toml."),
+                    "github": Command(
+                        "operator.place_init:github", "Make a GitHub repository's runners a place, in kbslurm.toml."
+                    ),
+                    "modal": Command("operator.place_init:modal", "Make Modal a place, in kbslurm.toml."),
+                },
+            ),
+            "reload": Command(
+                "host.place:reload",
+                "Have the daemon take the changed configuration without losing anything, and show its answer.",
+            ),
+        },
+        audience="operator",
+    ),
     "problem": Group(
         "Problems: pull, add, import, verify, list, show.",
         {

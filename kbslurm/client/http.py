@@ -17,6 +17,7 @@ from kbslurm.client.host_comparing_calls import HostComparingCalls
 from kbslurm.client.host_course_calls import HostCourseCalls
 from kbslurm.client.host_grade_calls import HostGradeCalls
 from kbslurm.client.host_measuring_calls import HostMeasuringCalls
+from kbslurm.client.host_place_calls import HostPlaceCalls
 from kbslurm.client.host_question_calls import HostQuestionCalls
 from kbslurm.client.host_script_calls import HostScriptCalls
 from kbslurm.client.host_time_calls import HostTimeCalls
@@ -39,6 +40,7 @@ class Client(
     HostScriptCalls,
     HostTimeCalls,
     HostUserCalls,
+    HostPlaceCalls,
     HostWarmCalls,
     Feed,
 ):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from kbslurm.config.secret_values import MASK, masked_url
+from kbslurm.config.secret_values import MASK, Secrets, masked_url
 from kbslurm.config.sections.kbslurm_toml import leaves
 from kbslurm.config.settings import Config
 from kbslurm.domain import placement
-from kbslurm.domain.secret_names import SECRET_VARIABLES
+from kbslurm.domain.secret_names import named_in
 
 
 def shown(config: Config) -> Iterator[tuple[str, str, str]]:
@@ -18,9 +18,23 @@ def shown(config: Config) -> Iterator[tuple[str, str, str]]:
     yield "file", str(config.file or "none"), "the first one found" if config.file else "no kbslurm.toml found"
     for key, value in leaves(config):
         yield key, _as_text(value), config.origins.get(key, "default")
-    for name in SECRET_VARIABLES:
-        found = config.secrets.get(name)
-        said = "not set" if found is None else masked_url(found.reveal()) if name == "DATABASE_URL" else MASK
+    yield from shown_secrets(config, named_in(config.secrets))
+
+
+def shown_settings(config: Config, *prefixes: str) -> Iterator[tuple[str, str, str]]:
+    """The settings whose keys begin so, in the same form."""
+    for key, value in leaves(config):
+        if key.startswith(prefixes):
+            yield key, _as_text(value), config.origins.get(key, "default")
+
+
+def shown_secrets(config: Config, names: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    """These secrets, masked, and where each comes from. No command is run for that."""
+    for name in names:
+        source = config.secrets.sources.get(name) if isinstance(config.secrets, Secrets) else None
+        told = name in config.secrets
+        url = told and name == "DATABASE_URL" and (source is None or source.way != "command")
+        said = "not set" if not told else masked_url(config.secrets[name].reveal()) if url else MASK
         yield name, said, config.origins.get(name, "default")
 
 

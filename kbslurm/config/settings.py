@@ -1,9 +1,9 @@
 """kbslurm.toml and the environment → one frozen value that knows where each part came from.
 
 The file is the first of: `--config`, $KBSLURM_CONFIG, ./kbslurm.toml, kbslurm/kbslurm.toml in the user's config folder;
-without any, the defaults apply. It never contains secrets: each is an environment variable, or a file named by the
-variable with _FILE appended. A `.env` next to the file (or in the current directory) is read like the environment; the
-real environment takes precedence.
+without any, the defaults apply. It never contains secrets: each is an environment variable, a file named by the
+variable with _FILE appended, or what the command in the variable with _COMMAND appended prints. A `.env` next to the
+file (or in the current directory) is read like the environment; the real environment takes precedence.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any
 
 from kbslurm.config import toml_file
 from kbslurm.config.environment import default_state_dir, home_in, origin_of, with_dotenv
-from kbslurm.config.secret_values import MISPLACED, Secret, secret_in
+from kbslurm.config.secret_values import MISPLACED, Secret, Secrets
 from kbslurm.config.sections.checks import web_address
 from kbslurm.config.sections.discord import discord_id
 from kbslurm.config.sections.github import check_github
 from kbslurm.config.sections.kbslurm_toml import KbslurmToml, check_addresses, check_reached, leaves, path_of
-from kbslurm.domain.secret_names import SECRET_VARIABLES
+from kbslurm.domain.secret_names import for_place
 
 FILE_NAME = "kbslurm.toml"
 LOCAL = "local"
@@ -66,13 +66,28 @@ class Config(KbslurmToml):
         return beside if beside.is_dir() else None
 
     def secret(self, name: str) -> str | None:
-        """The secret in this environment variable, in clear text."""
+        """The secret of this name, in clear text."""
         found = self.secrets.get(name)
         return None if found is None else found.reveal()
 
+    def secret_of(self, pattern: str, place: str) -> str | None:
+        """A place's own secret, where there may be several places of a kind: `RAY_{}_TOKEN`."""
+        return self.secret(for_place(pattern, place))
 
-def load(path: Path | None = None, env: Mapping[str, str] | None = None, *, cwd: Path | None = None) -> Config:
-    """The configuration in effect, or Misconfigured with file, line and key."""
+    def secret_again(self, name: str) -> str | None:
+        """The secret as its file or command says it now, for whoever has seen it rejected."""
+        return self.secrets.again(name) if isinstance(self.secrets, Secrets) else self.secret(name)
+
+
+def load(
+    path: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    *,
+    cwd: Path | None = None,
+    lenient: bool = False,
+) -> Config:
+    """The configuration in effect, or Misconfigured with file, line and key. `lenient`: a secret's file that can't be
+    read is only reported when the secret is asked for, as a command's failure is."""
     env = os.environ if env is None else env
     here = Path.cwd() if cwd is None else cwd
     file = _found(path, env, here)
@@ -103,12 +118,10 @@ def load(path: Path | None = None, env: Mapping[str, str] | None = None, *, cwd:
     if told.daemon.state_dir is None:
         state_dir = default_state_dir(env)
         told = dataclasses.replace(told, daemon=dataclasses.replace(told.daemon, state_dir=state_dir))
-    secrets: dict[str, Secret] = {}
-    for name in SECRET_VARIABLES:
-        if found := secret_in(name, around, here):
-            secrets[name] = Secret(found)
-            source = name if around.get(name) else f"{name}_FILE"
-            origins[name] = origin_of(source, env, lines)
+    secrets = Secrets(around, here)
+    if not lenient:
+        secrets.read_files()
+    origins |= {name: origin_of(source.variable, env, lines) for name, source in secrets.sources.items()}
     check_addresses(told, known)
     check_reached(told, known)
     check_github(told.github, known)

@@ -9,6 +9,7 @@ A file may extend another: site_families reads them as one table.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import math
@@ -66,6 +67,16 @@ def read(path: Path) -> tuple[Site, Family]:
             f"Name one that extends it: {named}." if named else f'Write a file with extends = "{path.stem}".',
         )
     return _SiteParser(family=family).site(dict(family.data)), family
+
+
+def file_named(folder: Path, used: Sequence[str], name: str) -> Path | None:
+    """The file of the site with this name: one of those in use, else one of the folder."""
+    paths = [Path(one) if one.endswith(".toml") else folder / f"{one}.toml" for one in used]
+    for path in [*(path for path in paths if path.is_file()), *files_in(folder)]:
+        with contextlib.suppress(Misconfigured):
+            if load(path).name == name:
+                return path
+    return None
 
 
 def load_all(folder: Path, names: Sequence[str]) -> tuple[Site, ...]:

@@ -33,6 +33,14 @@ def lines_of(text: str) -> dict[Where, int]:
     return lines
 
 
+def header_line(text: str, table: Where) -> int | None:
+    """The line of this table's own header, if it has one."""
+    for number, statement in _statements(text):
+        if statement.startswith("[") and not statement.startswith("[[") and _keys(statement[1:])[0] == table:
+            return number
+    return None
+
+
 def _absolute(name: Where, counts: Mapping[Where, int]) -> Where:
     """`[a.b]` below `[[a]]` means the last of the a's."""
     found: Where = ()

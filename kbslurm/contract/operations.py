@@ -114,6 +114,8 @@ class ServiceStatus(Shape):
     overflow: dict[str, Any]
     fleet: list[dict[str, Any]]
     warm: dict[str, Any] = Field(default_factory=dict)
+    drains: list[dict[str, Any]] = Field(default_factory=list)
+    reload: dict[str, Any] = Field(default_factory=dict)
     troubles: list[str]
     next: list[str]
 

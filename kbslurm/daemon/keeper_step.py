@@ -28,18 +28,26 @@ class KeeperStep:
 
     def __init__(self, store: Store, lanes: Mapping[str, Lane], metrics: Metrics) -> None:
         self.store, self.lanes, self.metrics = store, lanes, metrics
-        self.warm: dict[Spot, Warm] = {
-            (name, gpu): warm
-            for name, lane in lanes.items()
-            if isinstance(lane.place.backend, KeepsWarm)
-            for gpu, warm in lane.place.warm.items()
-        }
+        self.warm: dict[Spot, Warm] = {}
+        self._closed: Mapping[Spot, str] = {}
+        self.know({})
         self.known: Sequence[Keeper] = ()
         self._facts: dict[Spot, Facts] = {}
         self._told: dict[Spot, Decision] = {}
         self._kept: dict[Spot, int] = {}
         self._decide_at: dict[Spot, datetime] = {}
         self._look_at = NEVER
+
+    def know(self, closed: Mapping[Spot, str]) -> None:
+        """The places as they are now. `closed`: those that start no keeper and keep none, and why."""
+        self._closed = closed
+        self.warm = {
+            (name, gpu): warm
+            for name, lane in self.lanes.items()
+            if isinstance(lane.place.backend, KeepsWarm)
+            for gpu, warm in lane.place.warm.items()
+            if (name, gpu) not in closed
+        }
 
     def keep_time(self) -> None:
         """After the clock was set back, everything is due now."""
@@ -189,7 +197,9 @@ class KeeperStep:
         """What hosts asked for is sent like what the policy wants."""
         for one in self.known:
             lane = resting.get(one.backend)
-            if one.state is KeeperState.ASKED and lane is not None and self.store.keepers.accept(one, now):
+            if lane is None or one.state is not KeeperState.ASKED or (one.backend, one.gpu) in self._closed:
+                continue
+            if self.store.keepers.accept(one, now):
                 self._ordered(lane, one, now)
 
     def _ordered(self, lane: Lane, keeper: Keeper, now: datetime) -> None:
@@ -198,7 +208,9 @@ class KeeperStep:
         tell("ordered", keeper=keeper.name, backend=keeper.backend, gpu=keeper.gpu, why=keeper.why)
 
     def _drain_unwanted(self, now: datetime) -> None:
-        """Those that the sites' files no longer allow at all."""
+        """Those that the sites' files no longer allow at all, and those of places that drain."""
         for one in self.known:
-            if one.backend in self.lanes and (one.backend, one.gpu) not in self.warm and one.drain_at is None:
-                self.store.keepers.drain(one.id, KeeperEnding.DRAINED, "the site's file allows none any more", now)
+            spot = (one.backend, one.gpu)
+            if one.backend in self.lanes and spot not in self.warm and one.drain_at is None:
+                why = self._closed.get(spot, "the site's file allows none any more")
+                self.store.keepers.drain(one.id, KeeperEnding.DRAINED, why, now)

@@ -55,7 +55,8 @@ FORESEE_AGAIN_S = 600.0
 @dataclass(frozen=True, kw_only=True)
 class Turn:
     """A lane's work for one turn: its open attempts from the database, those just claimed for it, and those given up
-    recently. `give_back`: what it has certainly not sent goes elsewhere. `knock`: check whether the place answers.
+    recently. `give_back`: what it has certainly not sent goes elsewhere; `drained`: the same of these GPU types, since
+    hosts let them drain. `knock`: check whether the place answers.
     `foresee`: GPU types for which to predict when it would start the next run. `keepers`: its open keepers, if they
     are to be tended."""
 
@@ -65,6 +66,7 @@ class Turn:
     sweep: bool
     dead: Sequence[OpenAttempt] = ()
     give_back: bool = False
+    drained: Collection[str] = ()
     knock: bool = False
     foresee: Sequence[str] = ()
     keepers: Sequence[Keeper] = ()
@@ -94,7 +96,10 @@ class Shut:
 
 @dataclass(kw_only=True)
 class Lane:
-    """One place's worker. The main thread reads and writes its fields only while it isn't `busy`, except `rung`."""
+    """One place's worker. The main thread reads and writes its fields only while it isn't `busy`, except `rung`.
+
+    `changed`: its place by a newer configuration, taken when it can be. `leaving`: the newer one doesn't have it.
+    """
 
     store: Store
     place: Place
@@ -102,6 +107,9 @@ class Lane:
     wake: Wake
     metrics: Metrics
     places: Sequence[Place] = ()
+    changed: Place | None = None
+    leaving: bool = False
+    changed_at: datetime = NEVER
     notes: AttemptNotes = field(default_factory=AttemptNotes)
     keeper_notes: keeping.KeeperNotes = field(default_factory=keeping.KeeperNotes)
     rung: bool = True
@@ -137,6 +145,7 @@ class Lane:
         now: datetime,
         *,
         give_back: bool = False,
+        drained: Collection[str] = (),
         keepers: Sequence[Keeper] = (),
     ) -> Turn | None:
         """What this lane should do now, if anything. With nothing open it makes no calls: an idle site isn't
@@ -149,14 +158,16 @@ class Lane:
         swept = bool(attempts) and (now >= self.sweep_at or any(at <= now for at in self._cancels_due(attempts)))
         launches = bool(claimed) or self._has_due_launches(now)
         give_back = give_back and any(attempt.id in self.notes.put_off for attempt in attempts)
+        drained = {a.gpu for a in attempts if a.gpu in drained and a.id in self.notes.put_off}
         knock, self.knock = self.knock and not launches, False
         sweeps = swept and self._has_unsettled(attempts, now)
         keep = bool(keepers) and (due or keeping.is_due(keepers, self.keeper_notes, now))
-        if not (poll or launches or dead or give_back or knock or foresee or sweeps or keep):
+        if not (poll or launches or dead or give_back or drained or knock or foresee or sweeps or keep):
             return None
         turn = Turn(attempts=attempts, claimed=claimed, dead=dead, poll=poll, sweep=swept)
         tended = keepers if keep else ()
-        return dataclasses.replace(turn, give_back=give_back, knock=knock, foresee=foresee, keepers=tended)
+        turn = dataclasses.replace(turn, give_back=give_back, drained=drained)
+        return dataclasses.replace(turn, knock=knock, foresee=foresee, keepers=tended)
 
     def wakes_at(
         self, attempts: Sequence[OpenAttempt], now: datetime, *, keepers: Sequence[Keeper] = ()
@@ -197,6 +208,7 @@ class Lane:
             "lapse": backend.lapse() if isinstance(backend, TellsLapse) else "",
             "pace": dataclasses.asdict(backend.pace_report()) if isinstance(backend, TellsPace) else None,
             "limits": _limits(backend),
+            "kind": self.place.kind,
             "slots": dict(self.place.backend.capacity()),
             "widest": dict(self.place.widest),
             "staff_only": not self.place.untrusted,
@@ -233,6 +245,16 @@ class Lane:
         """Count failures in a row on from what an earlier process told."""
         self.troubles, self.in_vain = int(told.get("troubles", 0)), int(told.get("in_vain", 0))
         self.why = str(told.get("why", ""))
+
+    def move(self, place: Place) -> None:
+        """Go on with this place, by a newer configuration. What is known of its attempts stays."""
+        before, self.place, self.changed = self.place.backend, place, None
+        backend = place.backend
+        self.doorbell = backend.doorbell() if isinstance(backend, RingsDoorbell) else None
+        self.foreseen, self.shut, self.rung = {}, {}, True
+        self.ready_at = self.poll_at = NEVER
+        if isinstance(before, Closes):
+            before.close()
 
     def close(self, within_s: float) -> None:
         """Let it finish what it is doing, for at most this long."""
@@ -285,9 +307,10 @@ class Lane:
         now = self.clock.now()
         self.notes.forget_all_but([*turn.attempts, *turn.claimed])
         self.notes.unsent.update({attempt.id: now for attempt in turn.claimed})
-        if turn.give_back:
-            for attempt in turn.attempts:
-                give_back(self.store.attempts, self.place, attempt, self.notes, now)
+        for attempt in turn.attempts:
+            if turn.give_back or attempt.gpu in turn.drained:
+                drains = attempt.gpu in turn.drained
+                give_back(self.store.attempts, self.place, attempt, self.notes, now, drains=drains)
         # An error in one of these must not hold up the others.
         with contextlib.ExitStack() as steps:
             steps.callback(self._tidy, turn, now)

@@ -18,11 +18,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from kbslurm.daemon.clock import NEVER, WallClock, leapt_s, went_back
+from kbslurm.daemon.journal import Journal
 from kbslurm.daemon.keeper_step import KeeperStep
 from kbslurm.daemon.lane import Lane, trace_of
 from kbslurm.daemon.placement_step import PlacementStep
+from kbslurm.daemon.reload_step import Read, ReloadStep, merged
 from kbslurm.daemon.timing import Timing, back_off_s
 from kbslurm.daemon.wake import Wake
+from kbslurm.domain import drains
 from kbslurm.domain.placement import Overflow, Rules
 from kbslurm.domain.run import OpenAttempt
 from kbslurm.errors import KbslurmError
@@ -60,6 +63,7 @@ class Daemon:
         steady: Callable[[], float] | None = None,
         rules: Rules | None = None,
         before: Mapping[str, Any] | None = None,
+        reread: Read | None = None,
     ) -> None:
         self.store, self.clock, self.timing = store, clock or WallClock(), timing or Timing()
         # A monotonic clock that doesn't count sleep; without it, a test's own clock is trusted.
@@ -68,26 +72,19 @@ class Daemon:
         self.metrics = metrics or Metrics()
         self.holder = holder or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self.wake = Wake()
-        self.lanes = {
-            place.name: Lane(
-                store=store,
-                place=place,
-                clock=self.clock,
-                wake=self.wake,
-                metrics=self.metrics,
-                places=tuple(places),
-                breaker_s=self.timing.breaker_s,
-            )
-            for place in places
-        }
+        self.lanes = {place.name: self._lane(place) for place in places}
+        self._know_each_other()
         rules = rules or Rules(overflow=Overflow(when="when_down"))
         self.placement = PlacementStep(store, self.lanes, rules, self.timing)
         self.keeping = KeeperStep(store, self.lanes, self.metrics)
+        self.reloading = ReloadStep(store, self.lanes, self.holder, reread)
+        self.journal = Journal(store.places)
         self._before = before or {}
         self.leading: bool | None = None
         self._renew_at = self._count_at = self._late_at = self._known_at = self._tend_at = self._forget_at = NEVER
         self._untended = False
         self._unknown_places: set[str] = set()
+        self._settled = True
         self._troubles, self._began = 0, False
         self._over = threading.Event()
 
@@ -95,6 +92,7 @@ class Daemon:
         """Run until `stop`, or, with `once`, until no run is queued and no attempt is open."""
         listener = threading.Thread(target=self._listen, name="events", daemon=True)
         listener.start()
+        self.journal.open()
         tell("started", holder=self.holder, places=",".join(self.lanes))
         try:
             while not stop.is_set():
@@ -110,6 +108,7 @@ class Daemon:
         nothing done, if another daemon leads. Unlike `run`, it raises what goes wrong with the database."""
         listener = threading.Thread(target=self._listen, name="events", daemon=True)
         listener.start()
+        self.journal.open()
         until = time.monotonic() + for_s
         try:
             while not stop.is_set() and (left_s := until - time.monotonic()) > 0:
@@ -123,6 +122,11 @@ class Daemon:
         finally:
             self._close(listener)
 
+    def reload(self) -> None:
+        """Take a changed configuration in the next tick, which is now; from any thread or signal handler."""
+        self.reloading.ask()
+        self.wake.ring()
+
     def busy(self) -> list[str]:
         """The places with a call in progress."""
         return [name for name, lane in self.lanes.items() if lane.busy]
@@ -130,17 +134,90 @@ class Daemon:
     def told(self) -> dict[str, Any]:
         """What `kbslurm status` shows about this process: each place's health, and the rest of its call budget."""
         return {
-            "places": {name: lane.told() for name, lane in self.lanes.items()},
+            "places": {
+                name: {**lane.told(), "draining": self.placement.draining_told(lane)}
+                for name, lane in self.lanes.items()
+            },
             "overflow": self.placement.told(),
             "warm": self.keeping.told(),
+            "reload": self.reloading.told(),
         }
+
+    def _lane(self, place: Place) -> Lane:
+        return Lane(
+            store=self.store,
+            place=place,
+            clock=self.clock,
+            wake=self.wake,
+            metrics=self.metrics,
+            breaker_s=self.timing.breaker_s,
+        )
+
+    def _know_each_other(self) -> None:
+        places = tuple(lane.place for lane in self.lanes.values())
+        for lane in self.lanes.values():
+            lane.places = places
+
+    def _reload(self, now: datetime) -> None:
+        """Take the configuration as it is now, if somebody wants that; or say why it can't be used."""
+        if not self.reloading.due():
+            return
+        found = self.reloading.read(now)
+        if found is not None:
+            self.timing = found.timing
+            known = set(self.lanes)
+            changes = merged(self.lanes, found.places, self._lane, now)
+            for name in set(self.lanes) - known:
+                self.lanes[name].breaker = self.placement.stored_breaker(name)
+                self._unknown_places.discard(name)
+            for lane in self.lanes.values():
+                lane.breaker_s = found.timing.breaker_s
+            self.placement.rules = found.rules
+            self._settled = False
+            self.reloading.taken(changes, found.restart, now)
+        self._renew_at = NEVER
+
+    def _settle(self, by_place: Mapping[str, Sequence[OpenAttempt]], resting: Mapping[str, Lane]) -> None:
+        """Bring lanes to what the configuration says, each as soon as it can be: when it isn't busy, and where its
+        attempts would be elsewhere, or it is to go, when none is open."""
+        held = {one.backend for one in self.keeping.known}
+        for name, lane in list(self.lanes.items()):
+            if lane.busy or name not in resting:
+                continue
+            idle = not by_place.get(name) and name not in held
+            if lane.leaving and idle:
+                del self.lanes[name]
+                lane.close(self.timing.stop_within_s)
+                tell("gone", backend=name, why="it isn't in the configuration any more, and nothing is open there")
+                self._settled = False
+            elif lane.changed is not None and (idle or lane.changed.home == lane.place.home):
+                lane.move(lane.changed)
+                tell("changed", backend=name, slots=dict(lane.place.backend.capacity()))
+                self._settled = False
+        closed = {
+            (name, gpu): drains.in_words(one.told())
+            for name, lane in self.lanes.items()
+            for gpu, one in self.placement.draining(lane).items()
+        }
+        if not self._settled:
+            self._settled = True
+            self._know_each_other()
+            self.placement.know(self.placement.rules, self.timing)
+            self._renew_at = NEVER
+        self.keeping.know(closed)
 
     def tick(self) -> tuple[int, float]:
         """Go through the database once; returns how many attempts are open, and how long until there is more to do."""
         now = self.clock.now()
         self._keep_time(now)
+        self._reload(now)
+        if self.placement.read_drains():
+            self._renew_at = NEVER  # whoever asks why a run waits is told at once
+        self.journal.write()
         if not self._lead(now):
+            self._settle({}, self.lanes)
             return 0, self.timing.lease_s / 3
+        self.reloading.answer()
         began = time.perf_counter()
         # Only lanes that were idle before the read: what a busy lane does meanwhile isn't in the data yet.
         resting = {name: lane for name, lane in self.lanes.items() if not lane.busy and now >= lane.ready_at}
@@ -149,6 +226,8 @@ class Daemon:
         self._end_cancelled_at_unknown_places(by_place, now)
         self._tend(now)
         self.keeping.open(now)
+        self._settle(by_place, resting)
+        resting = {name: lane for name, lane in resting.items() if name in self.lanes}
         self.keeping.before_claims(resting, attempts, now)
         keepers = self.keeping.by_place()
         attempts = self.placement.before_claims(resting, attempts, now, keepers=self.keeping.known)
@@ -156,8 +235,10 @@ class Daemon:
         dead, self._began = self._lately_dead(now), False
         for name, lane in resting.items():
             mine, lost = ([attempt for attempt in some if attempt.backend == name] for some in (claimed, dead))
-            away = self.placement.gives_back(lane)
-            turn = lane.next_turn(by_place.get(name, ()), mine, lost, now, give_back=away, keepers=keepers[name])
+            away, drained = self.placement.gives_back(lane), set(self.placement.draining(lane))
+            turn = lane.next_turn(
+                by_place.get(name, ()), mine, lost, now, give_back=away, drained=drained, keepers=keepers[name]
+            )
             if turn is not None:
                 lane.begin(turn)
                 self._began = True
@@ -353,4 +434,5 @@ class Daemon:
         self.leading = None
         if not self.busy():
             self.wake.close()  # a lane that still hangs would ring it
+        self.journal.close()
         tell("stopped")

@@ -11,8 +11,9 @@ from kbslurm.daemon.clock import NEVER
 from kbslurm.daemon.lane import Lane
 from kbslurm.daemon.timing import Timing
 from kbslurm.domain import breaker as breakers
-from kbslurm.domain import placement
+from kbslurm.domain import drains, placement
 from kbslurm.domain.breaker import CLOSED, Breaker
+from kbslurm.domain.drains import BY_FILE, LEFT, MOVES, Drain
 from kbslurm.domain.drift import coin
 from kbslurm.domain.keepers import Keeper
 from kbslurm.domain.placement import Backlog, Plan, Planned, Rules
@@ -31,15 +32,58 @@ class PlacementStep:
 
     def __init__(self, store: Store, lanes: Mapping[str, Lane], rules: Rules, timing: Timing) -> None:
         self.store, self.lanes, self.rules, self.timing = store, lanes, rules, timing
-        places = [lane.place.for_policy() for lane in lanes.values()]
-        self.has_policy = placement.needs_policy(places, rules)
         self._shadow_at = NEVER
         self._breakers: dict[str, Breaker] = {}
         self._planned = Plan(slots=(), why={})
         self._backlog = Backlog()
+        self._drains: Sequence[Drain] = ()
+        self._knows_drains = False
+        self.has_policy = False
+        self._board_classes: Mapping[str, str] = {}
+        self.know(rules, timing)
+
+    def know(self, rules: Rules, timing: Timing) -> None:
+        """The rules and places as they are now."""
+        had, places = self.has_policy, [lane.place.for_policy() for lane in self.lanes.values()]
+        self.rules, self.timing = rules, timing
+        self.has_policy = placement.needs_policy(places, rules)
         self._board_classes = {
             gpu: placement.board_class(gpu, places, rules) for place in places for gpu in place.slots
         }
+        if self.has_policy and not had:
+            self._planned, self._backlog = Plan(slots=(), why={}), Backlog()
+
+    def stored_breaker(self, name: str) -> Breaker:
+        """The breaker that the last leader stored for a place that is new here."""
+        if self.has_policy:
+            self._breakers = dict(self.store.places.breakers())
+        return self._breakers.get(name, CLOSED)
+
+    def read_drains(self) -> bool:
+        """Read which places drain; whether that has changed."""
+        before, self._drains = self._drains, self.store.places.drains()
+        knew, self._knows_drains = self._knows_drains, True
+        if before == self._drains:
+            return False
+        for one in self._drains:
+            if knew and one not in before:
+                tell("draining", backend=one.place, gpu=one.gpu or "all", why=one.why)
+        for one in before:
+            if not any((one.place, one.gpu) == (now.place, now.gpu) for now in self._drains):
+                tell("resumed", backend=one.place, gpu=one.gpu or "all")
+        return True
+
+    def draining(self, lane: Lane) -> Mapping[str, Drain]:
+        """The GPU types of a place for which it drains: hosts want it so, or the configuration."""
+        gpus = list(lane.place.backend.capacity())
+        if lane.leaving or (lane.changed is not None and lane.changed.home != lane.place.home):
+            why = LEFT if lane.leaving else MOVES
+            return dict.fromkeys(gpus, Drain(place=lane.place.name, gpu="", by=BY_FILE, why=why, at=lane.changed_at))
+        return drains.draining(self._drains, lane.place.name, gpus)
+
+    def draining_told(self, lane: Lane) -> dict[str, Any]:
+        """The same as JSON."""
+        return {gpu: one.told() for gpu, one in self.draining(lane).items()}
 
     def take_over(self, before: Mapping[str, Any]) -> None:
         """Start with the breakers stored by the last leader. `before`: what a previous process, of which this one is
@@ -71,7 +115,9 @@ class PlacementStep:
         return attempts
 
     def offered(self, slots: Sequence[Slot], attempts: Sequence[OpenAttempt], now: datetime) -> list[Slot]:
-        """The free slots that may be claimed now."""
+        """The free slots that may be claimed now. None of a place that drains, whatever the policy says."""
+        drained = {(name, gpu) for name, lane in self.lanes.items() for gpu in self.draining(lane)}
+        slots = [slot for slot in slots if (slot.backend, slot.gpu) not in drained]
         return list(self._plan(slots, attempts, now).slots) if self.has_policy else list(slots)
 
     def claim_rules(self) -> Rules | None:
@@ -102,13 +148,16 @@ class PlacementStep:
         }
 
     def _place_views(self) -> list[placement.PlaceView]:
-        return [lane.place.for_policy(lane.breaker) for lane in self.lanes.values()]
+        return [
+            lane.place.for_policy(lane.breaker, {gpu: one.why for gpu, one in self.draining(lane).items()})
+            for lane in self.lanes.values()
+        ]
 
     def _has_others(self, place: Place) -> bool:
         """Whether this place's runs may go to another."""
         return any(
             other.place is not place
-            and set(other.place.backend.capacity()) & set(place.backend.capacity())
+            and (set(other.place.backend.capacity()) - set(self.draining(other))) & set(place.backend.capacity())
             and (other.place.role == "home" or self.rules.overflow.when != "never")
             for other in self.lanes.values()
         )

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from kbslurm import wiring
+from kbslurm.config import secret_values
 from kbslurm.daemon.loop import LEASE, Daemon
 from kbslurm.daemon.signals import stop_on_signals
 from kbslurm.daemon.timing import Timing
@@ -48,7 +49,7 @@ class Visit:
 
 def visit(config: Config, *, for_s: float | None, log_json: bool = False, verbose: bool = False) -> Visit:
     """Do what is due, or with `for_s` serve for so long. Refused if another daemon leads."""
-    logs.set_up(as_json=log_json, level="debug" if verbose else "info")
+    logs.set_up(as_json=log_json, level="debug" if verbose else "info", secrets=secret_values.known)
     with stop_on_signals() as stop, wiring.opened_store(config) as store:
         metrics, leases = Metrics(), {line.name: line for line in store.leases.all()}
         last = leases.get(TICKS)

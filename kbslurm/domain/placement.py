@@ -89,7 +89,8 @@ class Rules:
 
 @dataclass(frozen=True, kw_only=True)
 class PlaceView:
-    """A place as the policy sees it. `slots`, `classes` and `prices` (money per GPU and second) are by GPU type."""
+    """A place as the policy sees it. `slots`, `classes` and `prices` (money per GPU and second) are by GPU type.
+    `draining`: the GPU types for which hosts let it drain, with their reason, which may be empty."""
 
     name: str
     role: PlaceRole = "home"
@@ -97,6 +98,18 @@ class PlaceView:
     classes: Mapping[str, str] = field(default_factory=dict)
     prices: Mapping[str, float] = field(default_factory=dict)
     breaker: Breaker = field(default_factory=Breaker)
+    draining: Mapping[str, str] = field(default_factory=dict)
+
+    def works(self, gpu: str) -> bool:
+        """Whether runs of this GPU type are sent there as a rule: it neither fails nor drains."""
+        return self.breaker.state is State.CLOSED and gpu not in self.draining
+
+    def why_not(self, gpu: str) -> str:
+        """Why it doesn't take runs of this GPU type."""
+        said = self.draining.get(gpu)
+        if said is not None:
+            return f"{self.name} is draining{f' ({said})' if said else ''}"
+        return f"{self.name} is down ({self.breaker.why})"
 
     def class_of(self, gpu: str) -> str:
         """The class of its GPUs of this type. External machines are a class of their own until a host says that they
@@ -309,7 +322,7 @@ def shadow_at(one: Ranked, places: Sequence[PlaceView], rules: Rules, backlog: B
         for place in places
         if place.role == "overflow"
         and place.slots.get(one.gpu)
-        and place.breaker.state is State.CLOSED
+        and place.works(one.gpu)
         and place.name in rules.boards.get(one.board, (place.name,))
         and place.name not in backlog.pinned
         and _affords(one.gpu_s * place.prices.get(one.gpu, 0.0), one.board, rules.budget, backlog)
@@ -353,6 +366,8 @@ def coming_home(
     }
     homes = {place.name for place in home if place.breaker.state is State.CLOSED} | trying
     away = {place.name for place in places if place.role == "overflow"}
+    drained = {(place.name, gpu) for place in home for gpu in place.draining}
+    slots = [slot for slot in slots if (slot.backend, slot.gpu) not in drained]
     found = []
     left = {(s.backend, s.gpu): min(1, s.free) if s.backend in trying else s.free for s in slots if s.backend in homes}
     spare = {gpu: sum(n for (_, kind), n in left.items() if kind == gpu) - waiting.get(gpu, 0) for _, gpu in left}
@@ -392,9 +407,9 @@ def _gate(
     homes = [place for place in places if place.role == "home" and place.slots.get(gpu)]
     if not homes:
         return _Gate(is_open=True, why=f"no home place has {gpu}")
-    up = [place for place in homes if place.breaker.state is State.CLOSED]
+    up = [place for place in homes if place.works(gpu)]
     if not up:
-        said = "; ".join(f"{place.name} is down ({place.breaker.why})" for place in homes)
+        said = "; ".join(place.why_not(gpu) for place in homes)
         return _Gate(is_open=True, why=said)
     if rule.when == "when_down":
         return _Gate(is_open=False, why=f"{up[0].name} works, and overflow is only used when it doesn't")
@@ -451,13 +466,19 @@ def _in_time(demand: Demand, open_now: int, slots: int, after_s: float) -> int:
 def _let_in(
     slot: Slot, place: PlaceView, places: Sequence[PlaceView], rules: Rules, attempts: Sequence[OpenAttempt]
 ) -> Slot | None:
-    """The slot, if the place's breaker lets runs in. A run that has nowhere else to go is let in anyway and waits."""
+    """The slot, if hosts don't let the place drain and its breaker lets runs in. A run that has nowhere else to go is
+    let in by the breaker anyway and waits; a place that drains takes none."""
+    if slot.gpu in place.draining:
+        return None
     if place.breaker.state is State.CLOSED:
         return slot
     elsewhere = [
         other
         for other in places
-        if other is not place and other.slots.get(slot.gpu) and (other.role == "home" or rules.overflow.when != "never")
+        if other is not place
+        and other.slots.get(slot.gpu)
+        and slot.gpu not in other.draining
+        and (other.role == "home" or rules.overflow.when != "never")
     ]
     if place.role == "home" and not elsewhere:
         return slot
@@ -505,7 +526,11 @@ def _held(gates: Mapping[str, _Gate], places: Sequence[PlaceView], rules: Rules,
     held_teams: dict[str, dict[str, str]] = {}
     why = {gpu: gate.why for gpu, gate in gates.items()}
     for gpu, gate in gates.items():
-        away = [g for g in places if g.role == "overflow" and g.slots.get(gpu) and g.breaker.state is not State.OPEN]
+        away = [
+            g
+            for g in places
+            if g.role == "overflow" and g.slots.get(gpu) and g.breaker.state is not State.OPEN and gpu not in g.draining
+        ]
         if not gate.is_open or not away:
             continue
         demand = backlog.demand.get(gpu, Demand())

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kbslurm.domain import waiting
+from kbslurm.domain import drains, waiting
 from kbslurm.domain.amounts import counted, span
 from kbslurm.domain.run import AttemptState
 
@@ -129,10 +129,13 @@ def refused_by(
     """Why this place doesn't take it now, or that it can."""
     overflow = (told.leader or {}).get("overflow", {})
     breaker = place.get("breaker", {})
+    drain = place.get("draining", {}).get(told.gpu)
     classes, boards = overflow.get("classes", {}), overflow.get("boards", {})
     widest = place.get("widest", {}).get(told.gpu)
     if told.pinned is not None and told.pinned != name:
         return "not the place that it is pinned to"
+    if drain is not None:
+        return drains.in_words(drain)
     if name in refused:
         return f"it permanently refused it: {refused[name]}"
     if widest is not None and told.gpus > widest:

@@ -33,7 +33,9 @@ class Place:
     `needs_mb`: the memory that a job of this work needs there, if its scheduler can kill it for using more.
     `role`, `classes` and `prices` (cost per GPU and second, by type) are for the placement policy.
     `warm`: by GPU type, how the place may hold GPUs for a while, which takes `keepers_root` and `keeper_script`.
-    `start_s`: what a run may take to start in such a one, beyond its own limit.
+    `start_s`: what a run may take to start in such a one, beyond its own limit. `kind`: slurm, local, github, modal …
+    `settings`: a digest of all that it was made from, by which a reload sees what changed. `home`: where its attempts
+    are; while some are open, it can't change.
     """
 
     backend: Backend
@@ -57,12 +59,15 @@ class Place:
     keepers_root: Path | None = None
     keeper_script: KeeperWriter | None = None
     start_s: float = STARTS_WITHIN_S
+    kind: str = ""
+    settings: str = ""
+    home: str = ""
 
     @property
     def name(self) -> str:
         return self.backend.name
 
-    def for_policy(self, breaker: Breaker = CLOSED) -> PlaceView:
+    def for_policy(self, breaker: Breaker = CLOSED, draining: Mapping[str, str] | None = None) -> PlaceView:
         """The place as the placement policy sees it."""
         return PlaceView(
             name=self.name,
@@ -71,6 +76,7 @@ class Place:
             classes=self.classes,
             prices=self.prices,
             breaker=breaker,
+            draining=draining or {},
         )
 
     def admits(self, work: Work) -> bool:

@@ -72,13 +72,17 @@ def is_wanted_back(attempt: OpenAttempt) -> bool:
     return attempt.withdraw_at is not None and attempt.state is AttemptState.SUBMITTED and attempt.started_at is None
 
 
-def give_back(store: Attempts, place: Place, attempt: OpenAttempt, notes: AttemptNotes, now: datetime) -> bool:
-    """Release a run that certainly wasn't sent to this place, which is accepting none: it was refused each time."""
+def give_back(
+    store: Attempts, place: Place, attempt: OpenAttempt, notes: AttemptNotes, now: datetime, *, drains: bool = False
+) -> bool:
+    """Release a run that certainly wasn't sent to this place, since it was refused each time: the place accepts
+    none, or `drains`."""
     refused = attempt.id in notes.unsent and attempt.id in notes.put_off and attempt.id not in notes.resent
     if not refused or attempt.state is not AttemptState.INTENT or attempt.cancel_at is not None:
         return False
     crash_point("withdraw.before_commit")
-    state = store.give_up(attempt, Ending.WITHDRAWN, f"{place.name} accepts no jobs at the moment; it wasn't sent", now)
+    why = "is draining" if drains else "accepts no jobs at the moment"
+    state = store.give_up(attempt, Ending.WITHDRAWN, f"{place.name} {why}; it wasn't sent", now)
     crash_point("withdraw.after_commit")
     notes.unsent.pop(attempt.id, None)
     tell("given back", run=attempt.run_id, attempt=attempt.number, backend=place.name)

@@ -11,16 +11,16 @@ import logging
 import os
 import re
 import sys
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from typing import IO, Any, Protocol
 
-from kbslurm.domain.secret_names import SECRET_VARIABLES
+from kbslurm.domain.secret_names import named_in
 
 ROOT = "kbslurm"
-# URLs may appear in logs: only their password is redacted.
-BLANKED = tuple(name for name in SECRET_VARIABLES if name != "DATABASE_URL")
 _URL_PASSWORD = re.compile(r"(\w+://[^\s:/@]*):[^\s@/]+@")
 _SHORTEST_SECRET = 6
+_read: list[Callable[[], Collection[str]]] = []  # what other parts say they have read, of files and commands
 
 
 class Tell(Protocol):
@@ -39,11 +39,19 @@ def teller(room: str) -> Tell:
     return tell
 
 
-def set_up(*, as_json: bool = False, level: str = "info", stream: IO[str] | None = None) -> None:
+def set_up(
+    *,
+    as_json: bool = False,
+    level: str = "info",
+    stream: IO[str] | None = None,
+    secrets: Callable[[], Collection[str]] | None = None,
+) -> None:
     """Send every decision of this process to `stream` (stderr). If called twice, the second call counts.
+    `secrets`: what is redacted besides the environment's, as it is at the time of each line.
 
     So are the warnings of the libraries in use, in the same format: a traceback of theirs is one line of JSON too.
     """
+    _read[:] = [] if secrets is None else [secrets]
     handler = _Ours(stream or sys.stderr)
     handler.setFormatter(AsJson() if as_json else AsText())
     logger = logging.getLogger(ROOT)
@@ -63,9 +71,14 @@ class _Ours(logging.StreamHandler[IO[str]]):
 class AsText(logging.Formatter):
     """`12:00:01 daemon launched run=3 backend=local`."""
 
+    @staticmethod
+    def facts(facts: Mapping[str, Any]) -> list[str]:
+        """Each as `name=value`."""
+        return [f"{name}={_shown_value(value)}" for name, value in facts.items()]
+
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC)
-        facts = " ".join(f"{name}={_shown_value(value)}" for name, value in _fields(record).items())
+        facts = " ".join(self.facts(_fields(record)))
         mark = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
         room = record.name.removeprefix(f"{ROOT}.")
         return without_secrets(f"{at:%H:%M:%S} {room} {mark}{record.getMessage()} {facts}".rstrip())
@@ -86,10 +99,11 @@ class AsJson(logging.Formatter):
 
 
 def without_secrets(text: str) -> str:
-    """The text with URL passwords and the values of secret variables redacted."""
+    """The text with URL passwords and the secrets that this process has redacted."""
     text = _URL_PASSWORD.sub(r"\1:***@", text)
-    for name in BLANKED:
-        value = os.environ.get(name, "")
+    # URLs may appear in logs: only their password is redacted.
+    values = {os.environ.get(name, "") for name in named_in(os.environ) if name != "DATABASE_URL"}
+    for value in sorted(values.union(*(one() for one in _read)), key=len, reverse=True):
         if len(value) >= _SHORTEST_SECRET:
             text = text.replace(value, "***")
     return text

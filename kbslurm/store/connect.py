@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -88,6 +88,7 @@ class Pool:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self.renew: Callable[[], str | None] | None = None
         self.where = where(url)
         self._idle: list[tuple[Connection, float]] = []
         self._lock = threading.Lock()
@@ -129,7 +130,7 @@ class Pool:
             with self._lock:
                 connection, since = self._idle.pop() if self._idle else (None, 0.0)
             if connection is None:
-                return connect(self.url)
+                return self.connected()
             if time.monotonic() - since < PING_AFTER_S:
                 return connection
             try:
@@ -138,6 +139,17 @@ class Pool:
                 connection.close()
             else:
                 return connection
+
+    def connected(self) -> Connection:
+        """A new connection. If our password is rejected, the one that holds now is asked for, and tried once."""
+        try:
+            return connect(self.url)
+        except Misconfigured:
+            fresh = None if self.renew is None else self.renew()
+            if fresh is None or fresh == self.url or where(fresh) != self.where:
+                raise
+            self.url = fresh
+            return connect(fresh)
 
     def _put(self, connection: Connection) -> None:
         if connection.closed or connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:

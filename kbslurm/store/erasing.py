@@ -33,6 +33,7 @@ BY_NAME = (
     ("finalisation", "decided_by"),
     ("question", "answered_by"),
     ("archive", "written_by"),
+    ("place_drain", "drained_by"),
 )
 PSEUDONYM = "deleted-"
 

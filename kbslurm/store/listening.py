@@ -9,7 +9,7 @@ import time
 import psycopg
 
 from kbslurm.errors import KbslurmError
-from kbslurm.store.connect import Connection, connect
+from kbslurm.store.connect import Connection, Pool
 
 CHANNEL = "kbslurm_news"
 
@@ -17,8 +17,8 @@ CHANNEL = "kbslurm_news"
 class Listener:
     """One listening connection per store: one thread listens, the others wait for it."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
         self._connection: Connection | None = None
         self._turn = threading.Condition()
         self._is_listened = self._is_over = False
@@ -54,7 +54,7 @@ class Listener:
             self.close()
         if not self._is_over:
             with contextlib.suppress(psycopg.Error, KbslurmError):
-                self._connection = connect(self._url)
+                self._connection = self._pool.connected()
                 self._connection.execute(f"LISTEN {CHANNEL}")
                 if not self._is_over:  # otherwise nobody would close it
                     return True

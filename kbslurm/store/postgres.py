@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Self
 
 from kbslurm.store.archives import Archives
@@ -9,7 +10,7 @@ from kbslurm.store.artifacts import Artifacts
 from kbslurm.store.attempts import Attempts
 from kbslurm.store.boards import Boards
 from kbslurm.store.calibrations import Calibrations
-from kbslurm.store.connect import Pool
+from kbslurm.store.connect import Pool, where
 from kbslurm.store.contests import Contests
 from kbslurm.store.costs import Costs
 from kbslurm.store.erasing import Erasing
@@ -60,7 +61,7 @@ class PostgresStore(Rows):
     def __init__(self, url: str) -> None:
         pool = Pool(url)
         super().__init__(pool)
-        self._listener = Listener(url)
+        self._listener = Listener(pool)
         self.events = Events(pool, self._listener)
         self.health = Health(pool)
         self.leases = Leases(pool)
@@ -107,6 +108,18 @@ class PostgresStore(Rows):
     def where(self) -> str:
         """The database's address, without user and password."""
         return self._pool.where
+
+    def use_url(self, url: str) -> bool:
+        """Connect with this URL from now on: the same database, by another user or password. False if it is another
+        database, which changes nothing."""
+        if where(url) != self.where:
+            return False
+        self._pool.url = url
+        return True
+
+    def renew_by(self, renew: Callable[[], str | None]) -> None:
+        """Ask for the URL as it is now whenever the database rejects the one in use."""
+        self._pool.renew = renew
 
     @property
     def url(self) -> str:

@@ -608,6 +608,30 @@ cursor = Table(
 
 setting = Table("setting", metadata, Column("key", Text, primary_key=True), Column("value", JSONB, nullable=False))
 
+# Where hosts let nothing new go; an empty `gpu` means every type there.
+place_drain = Table(
+    "place_drain",
+    metadata,
+    _words("place"),
+    _words("gpu"),
+    _words("drained_by"),
+    _words("why", default=""),
+    _moment("at", null=False),
+    PrimaryKeyConstraint("place", "gpu"),
+)
+
+# The newest lines of the daemon's log about each place.
+place_line = Table(
+    "place_line",
+    metadata,
+    _id(),
+    _words("place"),
+    _words("level"),
+    _words("text"),
+    _moment("at", null=False),
+    Index("ix_place_line_place", "place", "id"),
+)
+
 lease = Table(
     "lease",
     metadata,

@@ -441,6 +441,35 @@ def test_an_expired_token_is_put_aside_and_the_next_one_asks(case: GithubCase) -
     assert sum(1 for *_, status in case.fake.asked if status == 401) == 1
 
 
+def test_a_token_that_was_rotated_is_asked_for_once_the_old_one_is_rejected(case: GithubCase) -> None:
+    case.fake.tokens = ["second"]
+    asked: list[str] = []
+
+    def renew() -> list[str]:
+        asked.append("again")
+        return ["second"]
+
+    backend = case.backend(tokens=["expired"], renew=renew)
+    job = make_job(case, "report")
+    attempt = attempt_of(case, job, backend.submit(job))
+    assert wait_seen(case, backend, attempt, Seen.ENDED).ending is Ending.REPORTED
+    assert (asked, sum(1 for *_, status in case.fake.asked if status == 401)) == (["again"], 1)
+
+
+def test_a_token_that_nobody_rotated_is_not_asked_for_again_and_again(case: GithubCase) -> None:
+    asked: list[str] = []
+
+    def renew() -> list[str]:
+        asked.append("again")
+        return ["expired"]
+
+    backend = case.backend(tokens=["expired"], renew=renew)
+    for _ in range(3):
+        with pytest.raises(BackendTrouble, match="token was rejected"):
+            backend.find(make_job(case, "report").name)
+    assert (len(asked), len(case.fake.asked)) == (1, 1)
+
+
 def test_without_a_token_that_is_taken_it_says_what_to_do(case: GithubCase) -> None:
     backend = case.backend(tokens=["expired"])
     job = make_job(case, "report")

@@ -580,3 +580,19 @@ def test_the_platform_starts_by_itself_and_ends_when_told(tmp_path: Path) -> Non
         connection.close()
         platform.terminate()
         assert platform.wait(60) == 0
+
+
+def test_a_token_that_was_rotated_is_taken_once_the_old_one_is_rejected(case: ModalCase) -> None:
+    asked: list[str] = []
+
+    def renew() -> tuple[str, str]:
+        asked.append("again")
+        return case.fake.token
+
+    connection = Connection("ak-old", "as-old", api_url=case.fake.url, renew=renew)
+    case.made.append(connection)
+    with pytest.raises(CallFailed) as rejected:
+        connection.hello()
+    assert rejected.value.status == "UNAUTHENTICATED" and "as-old" not in str(rejected.value)
+    connection.hello()
+    assert asked == ["again"]

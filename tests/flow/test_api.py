@@ -217,6 +217,7 @@ def test_no_answer_holds_a_secret(api: ServedApi, database_url: str) -> None:
     told |= {"provider": "github", "name": "trace.json", "run_id": str(number), "problem": "transpose"}
     told |= {"job_id": str(number), "index": "0", "course": "gpu", "object_id": f"{number}-H100"}
     told |= {"other_id": str(number), "question_id": "1", "whose": "ada", "script": str(number)}
+    told |= {"place": "local", "order": "none"}
     roster = "name,email,student id\nEmmy Noether,emmy@example.edu,771882\nada,ada@example.edu,771815\n"
     imported = httpx.post(
         f"{api.url}/admin/courses/gpu/import", files={"file": ("roster.csv", roster.encode())},

@@ -84,10 +84,12 @@ UNAUDITED_COMMANDS = {
     **dict.fromkeys(("context list", "context use", "context show", "context remove"), "only on one's own machine"),
     "final": "as an order, an application and a discard, in test_finals", "problem sync": "as its call",
     "rejudge": "as its call", "question rejudge": "as its call", "shadow order": "in the contract of the store",
-    "run": "in test_scripts", "warm start": "in test_warm", "warm drain": "in test_warm",
+    "run": "in test_scripts", "place reload": "as its call",
+    "warm start": "in test_warm", "warm drain": "in test_warm",
     **dict.fromkeys(("up", "tick", "api", "demo", "bot run", "db upgrade", "db downgrade"), "runs or prepares it"),
     **dict.fromkeys(
-        ("image build", "image pull", "image push", "site init", "github install", "modal deploy", "problem import"),
+        ("image build", "image pull", "image push", "site init", "place init slurm", "place init local",
+         "place init github", "place init modal", "github install", "modal deploy", "problem import"),
         "files and accounts",
     ),
     **dict.fromkeys(
@@ -97,7 +99,7 @@ UNAUDITED_COMMANDS = {
          "diff", "doctor", "github check", "history", "image list", "image verify", "intake show", "invite list",
          "limit show", "logs", "submission diff", "budget show", "grades why", "archive verify", "mcp",
          "modal check", "problem list", "problem show", "problem pull", "problem verify", "profile",
-         "shadow report", "site check",
+         "shadow report", "site check", "place list", "place show", "place check", "place logs",
          "site list", "site render",
          "roster list", "roster show", "roster export",
          "site show", "site schema", "stats", "status", "triage", "try", "usage", "user list",
@@ -223,6 +225,9 @@ def calls(api: ServedApi, tmp_path: Path) -> Mapping[str, tuple[str, Mapping[str
             f"/admin/questions/{appeal.id}/answer", {"json": {"text": "It is judged again."}},
         ),
         "POST /admin/questions/{question_id}/close": (f"/admin/questions/{plain.id}/close", {}),
+        "POST /admin/places/{place}/drain": ("/admin/places/local/drain", {"json": {"why": "a fan"}}),
+        "POST /admin/places/{place}/resume": ("/admin/places/local/resume", {"json": {}}),
+        "POST /admin/reload": ("/admin/reload", {}),
         "GET /admin/leaderboards/{leaderboard}/export": (f"{board}/export", {}),
         "GET /admin/leaderboards/{leaderboard}/similar": (f"{board}/similar", {}),
         "GET /admin/leaderboards/{leaderboard}/names": (f"{board}/names", {}),
@@ -384,6 +389,7 @@ def leaves(listed: Mapping[str, Command | Group], before: str = "") -> Iterator[
 
 def test_every_command_of_a_host_that_changes_something_is_in_the_audit_log(database_url: str, tmp_path: Path) -> None:
     kbslurm = CommandLine(cwd=tmp_path, env={"DATABASE_URL": database_url})
+    (tmp_path / "kbslurm.toml").write_text('[daemon.local]\nname = "local"\nslots = { H100 = 1 }\n')
     scheme = tmp_path / "scheme.toml"
     scheme.write_text(SCHEME)
     with PostgresStore(database_url) as store:
@@ -411,6 +417,8 @@ def test_every_command_of_a_host_that_changes_something_is_in_the_audit_log(data
             "limit quota": ("turn", "60"),
             "intake stop": (),
             "intake start": (),
+            "place drain": ("local", "--why", "a fan"),
+            "place resume": ("local",),
             "export": ("turn",),
             "similar": ("turn",),
             "board names": ("turn",),

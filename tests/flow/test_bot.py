@@ -584,6 +584,37 @@ def test_the_bots_process_is_told_no_secret_but_its_own(tmp_path: Path, monkeypa
     assert planted == {"DISCORD_TOKEN", "KBSLURM_BOT_TOKEN"}
 
 
+def test_a_bot_whose_token_was_rejected_comes_with_the_rotated_one(
+    discord: Discord, database_url: str, tmp_path: Path
+) -> None:
+    """The service goes on without it; a reload has it started with what the token's file says by then."""
+    token = tmp_path / "token"
+    token.write_text("an-expired-token\n")
+    (tmp_path / "kbslurm.toml").write_text(
+        f"[server]\nlisten = '127.0.0.1:{free_port()}'\n"
+        f"[daemon]\nstate_dir = '{tmp_path}'\n[daemon.local]\nslots = {{ H100 = 1 }}\n"
+        f"[discord]\napi_url = '{discord.url}/api/v10'\ngateway_url = '{discord.gateway_url}'\n"
+    )
+    env = {
+        "PATH": os.environ["PATH"], "HOME": str(tmp_path), "DATABASE_URL": database_url,
+        "DISCORD_TOKEN_FILE": str(token),
+    }  # fmt: skip
+    argv = [sys.executable, "-m", "kbslurm", "up", "--log-json"]
+    with subprocess.Popen(argv, env=env, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as up:
+        assert up.stderr is not None
+        try:
+            said = next(line for line in up.stderr if "the bot won't be restarted" in line or "stopping" in line)
+            assert "kbslurm place reload" in said and "an-expired-token" not in said
+            assert not discord.met["identify"]
+            token.write_text(f"{fake.TOKEN}\n")
+            up.send_signal(signal.SIGHUP)
+            discord.wait_for(lambda: discord.met["identify"], "the bot")
+        finally:
+            up.send_signal(signal.SIGTERM)
+            rest = up.stderr.read()
+    assert up.returncode == 0, rest
+
+
 def test_up_starts_the_bot_and_the_bot_holds_no_database_password(
     discord: Discord, database_url: str, tmp_path: Path
 ) -> None:

@@ -175,6 +175,12 @@ MAY: Mapping[str, str] = {
         GET /admin/warm
         POST /admin/warm
         POST /admin/warm/drain
+        GET /admin/places
+        POST /admin/places/{place}/drain
+        POST /admin/places/{place}/resume
+        GET /admin/places/{place}/log
+        POST /admin/reload
+        GET /admin/reload/{order}
         POST /admin/leaderboards/{leaderboard}/rejudge-apply
         POST /admin/leaderboards/{leaderboard}/rejudge-cancel
         GET /admin/leaderboards/{leaderboard}/export
@@ -329,7 +335,7 @@ NAMES = {
     "run_id": "999999", "provider": "github", "act": "wave", "name": "x.css", "language": "python",
     "problem": "nothing", "code": "none", "category": "test", "job_id": "999999", "index": "0",
     "course": "no-course", "question_id": "999999", "other_id": "999998", "object_id": "none", "script": "999997",
-    "whose": "nobody", "person_id": "999999",
+    "whose": "nobody", "person_id": "999999", "place": "nowhere", "order": "none",
 }  # fmt: skip
 TELLS_NOBODY = {
     "GET /live/-/s/{submission_id}",

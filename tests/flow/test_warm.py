@@ -471,9 +471,22 @@ def test_files_of_keepers_go_after_a_while_but_never_those_of_an_open_one(scene:
     assert scene.puppet.spared[-1] == {one.name}
 
 
+def test_those_of_a_place_that_drains_are_let_go_and_none_is_started(scene: Scene) -> None:
+    scene.with_a_free_keeper()
+    scene.stage.store.places.drain("puppet", "", "a fan", by="grace")
+    scene.tick(11)
+    (one,) = scene.keepers()
+    assert (one.state, one.drain_why) == (KeeperState.DRAINING, "it takes no new runs: hosts let it drain (a fan)")
+    scene.stage.submit()
+    for _ in range(3):
+        scene.tick(11)
+    assert len(scene.puppet.opened) == 1 and scene.stage.store.attempts.open() == []
+
+
 def test_one_that_a_site_no_longer_allows_is_let_go(scene: Scene) -> None:
     scene.with_a_free_keeper()
-    scene.daemon.keeping.warm.clear()
+    lane = scene.daemon.lanes["puppet"]
+    lane.place = replace(lane.place, warm={})
     scene.tick(11)
     assert "allows none any more" in scene.keepers()[0].drain_why
 

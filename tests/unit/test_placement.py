@@ -567,3 +567,54 @@ def test_months_are_by_utc() -> None:
     for text in ("2026", "2026-13", "11/2026", "0000-01", "9999-12"):
         with pytest.raises(Invalid):
             placement.month_named(text)
+
+
+DRAINED = {GPU: "a fan is exchanged"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "places", "expected"),
+    [
+        pytest.param(Overflow(), [home(draining=DRAINED), modal()], [], id="never: it waits"),
+        pytest.param(
+            Overflow(when="when_down"), [home(draining=DRAINED), modal()], [("modal", 3)], id="when_down: it goes"
+        ),
+        pytest.param(WAIT, [home(draining=DRAINED), modal()], [("modal", 3)], id="wait: home takes none"),
+        pytest.param(Overflow(when="when_down"), [home(draining=DRAINED)], [], id="alone: it waits all the same"),
+        pytest.param(
+            Overflow(when="when_down"), [home(draining=DRAINED, breaker=DOWN)], [], id="and where it is down, too"
+        ),
+        pytest.param(
+            Overflow(when="when_down"),
+            [home(breaker=DOWN), replace(modal(), draining=DRAINED)],
+            [("cluster", 2)],
+            id="what drains elsewhere is no elsewhere",
+        ),
+        pytest.param(Overflow(), [home(draining={"A100": ""}), modal()], [("cluster", 2)], id="another type drains"),
+    ],
+)
+def test_a_place_that_drains_gets_nothing_whatever_the_rule(
+    rule: Overflow, places: list[PlaceView], expected: list[tuple[str, int]]
+) -> None:
+    assert went(plan(places, Rules(overflow=rule))) == expected
+
+
+def test_why_overflow_is_used_names_the_drain_and_its_reason() -> None:
+    found = plan([home(draining=DRAINED), modal()], Rules(overflow=Overflow(when="when_down")))
+    assert found.why[GPU] == "cluster is draining (a fan is exchanged)"
+    assert plan([home(draining={GPU: ""}), modal()], Rules(overflow=Overflow(when="when_down"))).why[GPU] == (
+        "cluster is draining"
+    )
+
+
+def test_a_home_that_drains_still_says_what_the_boards_class_is() -> None:
+    places = [home(draining=DRAINED, classes={GPU: "SXM"}), modal(gpu_class="PCIe")]
+    assert placement.board_class(GPU, places, Rules()) == "SXM"
+
+
+def test_nothing_comes_home_to_a_place_that_drains_and_no_shadow_goes_to_one() -> None:
+    waits = attempt(7, "modal", AttemptState.SUBMITTED)
+    places = [home(draining=DRAINED), modal()]
+    slots = free_slots({place.name: place.slots for place in places}, [waits])
+    assert placement.coming_home(slots, places, [waits], {}) == []
+    assert placement.coming_home(slots, [home(), modal()], [waits], {}) != []

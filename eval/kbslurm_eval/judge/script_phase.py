@@ -33,7 +33,7 @@ def ran(run: RunState, launches: Launches) -> tuple[VerdictName, str]:
     try:
         verdict, reason, status = _end(launch, run)
     finally:
-        run.results.logs[False] = clean(launch.close(), LOG_CAP)
+        run.results.log.text = clean(launch.close(), LOG_CAP)
         run.results.phases.append(
             PhaseResult(name=PHASE, passed=verdict == "passed", started_at_ns=began, ended_at_ns=time.time_ns())
         )

@@ -13,11 +13,11 @@ from kbslurm.api.hosting.grading import GradingActs
 from kbslurm.api.hosting.measuring import MeasuringActs
 from kbslurm.api.hosting.operations import OperationActs
 from kbslurm.api.hosting.people import PeopleActs
+from kbslurm.api.hosting.places import PlaceActs
 from kbslurm.api.hosting.problems import ProblemActs
 from kbslurm.api.hosting.publishing import PublishingActs
 from kbslurm.api.hosting.questions import QuestionActs
 from kbslurm.api.hosting.scripts import ScriptActs
-from kbslurm.api.hosting.status import StatusActs
 from kbslurm.api.hosting.submissions import SubmissionActs
 from kbslurm.api.hosting.times import TimeActs
 from kbslurm.api.hosting.warm import WarmActs
@@ -38,8 +38,8 @@ class Hosting(
     MeasuringActs,
     OperationActs,
     PublishingActs,
+    PlaceActs,
     ScriptActs,
-    StatusActs,
     SubmissionActs,
     TimeActs,
     WarmActs,

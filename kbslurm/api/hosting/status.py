@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from kbslurm import wiring
 from kbslurm.api.hosting import warm
 from kbslurm.api.hosting.host_acts import HostActs
+from kbslurm.domain import drains
 from kbslurm.domain.amounts import counted, span
+from kbslurm.domain.drains import BY_FILE
 from kbslurm.errors import KbslurmError
 from kbslurm.ports import TICKS
 
@@ -47,6 +49,8 @@ class Status:
     overflow: dict[str, Any] = field(default_factory=dict)
     fleet: list[dict[str, Any]] = field(default_factory=list)
     warm: dict[str, Any] = field(default_factory=dict)
+    drains: list[dict[str, Any]] = field(default_factory=list)
+    reload: dict[str, Any] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)
     next: list[str] = field(default_factory=list)
 
@@ -105,6 +109,7 @@ def _look_at_rows(store: PostgresStore, found: Status) -> None:
     ]
     found.attention = [_plain(line) for line in store.overview.attention()]
     found.waiting = [_plain(line) for line in store.overview.waits()]
+    _look_at_drains(store, found)
 
 
 def _look_at_warm(config: Config, store: PostgresStore, found: Status) -> None:
@@ -130,6 +135,24 @@ def _look_at_lanes(info: Mapping[str, Any], found: Status) -> None:
         elif told["troubles"] >= GIVEN_UP_ON:
             found.troubles.append(f"{name} keeps failing: {told['why']}")
     found.overflow = dict(info.get("overflow", {}))
+    found.reload = dict(info.get("reload", {}))
+    if found.reload and not found.reload.get("ok", True):
+        found.troubles.append(
+            f"the configuration can't be used as it is now, so the earlier one holds: {found.reload.get('why', '')}"
+        )
+
+
+def _look_at_drains(store: PostgresStore, found: Status) -> None:
+    """Which places drain: by the rows, since the leader may not have published it yet, and as the leader says of those
+    that left the configuration."""
+    rows = store.places.drains()
+    found.drains = [{"place": one.place, **one.told()} for one in rows]
+    for lane in found.places:
+        own = {gpu: one for gpu, one in lane.get("draining", {}).items() if one.get("by") == BY_FILE}
+        mine = drains.draining(rows, lane["backend"], lane.get("slots", {}))
+        lane["draining"] = {**{gpu: one.told() for gpu, one in mine.items()}, **own}
+        if own:
+            found.drains.append({"place": lane["backend"], **next(iter(own.values()))})
 
 
 def _look_at_backends(config: Config, store: PostgresStore, found: Status) -> None:

@@ -18,12 +18,13 @@ import httpx
 
 from kbslurm.backends.github.deadline import Deadline, TooSlow
 from kbslurm.client.trust import trusted
-from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
+from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear, KbslurmError
 from kbslurm.ports import LimitReport
 
 VERSION = "2026-03-10"
 OLDER = "2022-11-28"
 REFUSED_TOKEN_S = 300.0
+RENEW_EVERY_S = 10.0
 LONGEST_BACK_OFF_S = 300.0
 LONGEST_LIMIT_S = 3_600.0  # its limits are hourly, so a longer wait is a mistake and the request is repeated after this
 ANSWER_CAP, ANSWER_S = 32 << 20, 60.0
@@ -76,11 +77,13 @@ class Api:
         url: str,
         repository: str,
         tokens: Sequence[str],
+        renew: Callable[[], Sequence[str]] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.name, self.url, self.repository = name, url.rstrip("/"), repository
         self.tokens = [Token(text=text) for text in tokens]
+        self._renew, self._renewed_at = renew, float("-inf")
         self.version = VERSION
         self.calls = 0
         self._monotonic, self._wall = monotonic, wall
@@ -253,9 +256,26 @@ class Api:
         """The usable token with the most calls left."""
         now = self._monotonic()
         ready = [token for token in self.tokens if token.ready_at <= now]
+        if not ready and self._renewed(now):
+            ready = list(self.tokens)
         if not ready:
             raise self._all_tokens_out()
         return max(ready, key=lambda token: token.left)
+
+    def _renewed(self, now: float) -> bool:
+        """Whether there are other tokens by now, after all of ours were rejected: somebody may have rotated them."""
+        rejected = all(token.refused for token in self.tokens)
+        if self._renew is None or not rejected or now < self._renewed_at + RENEW_EVERY_S:
+            return False
+        self._renewed_at = now
+        try:
+            fresh = self._renew()
+        except KbslurmError:
+            return False  # the rejection is what is told; a reload tells this
+        if set(fresh) <= {token.text for token in self.tokens}:
+            return False
+        self.tokens = [Token(text=text) for text in fresh]
+        return True
 
     def _all_tokens_out(self) -> BackendTrouble:
         first = min(self.tokens, key=lambda token: token.ready_at)

@@ -96,6 +96,7 @@ class GithubBackend:
         slots: Mapping[str, int],
         *,
         tokens: Sequence[str],
+        renew: Callable[[], Sequence[str]] | None = None,
         key: bytes,
         eval_dir: Path,
         branch: str = "main",
@@ -112,7 +113,7 @@ class GithubBackend:
         self.slots = dict(slots)
         self.branch, self.python, self.min_isolation, self.ranked = branch, python, min_isolation, ranked
         self.crash_point = crash_point
-        self.api = Api(name, url=api_url, repository=repository, tokens=tokens, monotonic=monotonic)
+        self.api = Api(name, url=api_url, repository=repository, tokens=tokens, renew=renew, monotonic=monotonic)
         self._key = key
         self._eval_dir = eval_dir
         self._harness = runner_program.harness_digest(eval_dir)

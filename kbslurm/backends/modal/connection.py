@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kbslurm.backends.modal.results import CBOR, PICKLE, RESULT_CAP
-from kbslurm.errors import Misconfigured
+from kbslurm.errors import KbslurmError, Misconfigured
 
 T = TypeVar("T")
 API_URL = "https://api.modal.com"
@@ -80,8 +80,17 @@ DEFINITE = (
 class Connection:
     """A connection that is opened on first use, and again in a forked process."""
 
-    def __init__(self, token_id: str, token_secret: str, *, api_url: str = API_URL, environment: str = "") -> None:
+    def __init__(
+        self,
+        token_id: str,
+        token_secret: str,
+        *,
+        api_url: str = API_URL,
+        environment: str = "",
+        renew: Callable[[], tuple[str, str]] | None = None,
+    ) -> None:
         check_client()
+        self._renew = renew
         self._credentials = (token_id, token_secret)
         self._api_url, self._environment = api_url, environment
         self._lock = threading.Lock()
@@ -296,7 +305,22 @@ class Connection:
         except CallFailed:
             raise
         except Exception as error:  # noqa: BLE001 - the client's errors are of many families; all end as this one
-            raise _trouble(error) from None
+            trouble = _trouble(error)
+            if trouble.status == "UNAUTHENTICATED":
+                self._take_fresh_token()
+            raise trouble from None
+
+    def _take_fresh_token(self) -> None:
+        """Ours was rejected: from the next call on use the one that holds by now, if somebody has rotated it."""
+        try:
+            fresh = self._credentials if self._renew is None else self._renew()
+        except KbslurmError:
+            return  # the rejection is what is told
+        if fresh != self._credentials:
+            old, self._client, self._credentials = self._client, None, fresh
+            if old is not None:
+                with suppress(Exception):
+                    asyncio.run_coroutine_threadsafe(old.close(), self._running_loop()).result(CALL_S)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:

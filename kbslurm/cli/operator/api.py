@@ -14,17 +14,17 @@ from kbslurm.errors import EXIT_OK
 
 
 def api(log_json: LogJson = False, verbose: Verbose = False) -> int:
-    """Run only the HTTP API, on a different host than the daemon or next to a running one."""
+    """Run only the HTTP API, on a different host than the daemon or next to a running one. SIGHUP has it take a changed
+    configuration."""
     from kbslurm.api.server import run_api
-    from kbslurm.daemon.signals import (
-        stop_on_signals,
-    )
+    from kbslurm.daemon.signals import reload_on_hangup, stop_on_signals
 
     config = configuration()
     if "KBSLURM_API_CHILD" not in os.environ:
         say_database(config, as_json=log_json)
-    with stop_on_signals() as stop, _with_parent(stop):
-        run_api(config, stop, log_json=log_json, verbose=verbose)
+    reload = threading.Event()
+    with stop_on_signals() as stop, reload_on_hangup(stop, reload.set), _with_parent(stop):
+        run_api(config, stop, log_json=log_json, verbose=verbose, reload=reload)
     return EXIT_OK
 
 

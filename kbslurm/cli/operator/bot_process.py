@@ -29,10 +29,9 @@ def environment(
     With `checks`, the bot's token for the service may be missing: if `kbslurm up` makes it, nobody else has it. With
     `debug` it is the staging bot's, for the staging server alone, with a memory of its own and no announcements.
     """
-    from kbslurm.domain.secret_names import SECRET_VARIABLES
+    from kbslurm.domain.secret_names import is_secret
 
-    ours = {*SECRET_VARIABLES, *(f"{name}_FILE" for name in SECRET_VARIABLES)}
-    env = {name: value for name, value in os.environ.items() if name not in ours and not name.startswith("PG")}
+    env = {name: value for name, value in os.environ.items() if not is_secret(name) and not name.startswith("PG")}
     token = _debug_token(config) if debug else config.secret("DISCORD_TOKEN")
     if token is None:
         raise Misconfigured(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kbslurm.cli.arguments import Json
-from kbslurm.cli.context import configuration
+from kbslurm.cli.context import lenient_configuration
 from kbslurm.cli.operator.doctor_local import local_findings
 from kbslurm.cli.operator.doctor_site import site_findings
 from kbslurm.cli.output import printing
@@ -26,5 +26,7 @@ def doctor(
         raise Invalid("--live needs --site", hint="Name the cluster: kbslurm doctor --site NAME --live")
     with printing.progress(as_json) as tell:
         tell({"phase": "looking" if not live else "waiting for a node of each kind"})
-        findings = local_findings(configuration()) if site is None else site_findings(site, live=live, wait_s=wait_s)
+        findings = (
+            local_findings(lenient_configuration()) if site is None else site_findings(site, live=live, wait_s=wait_s)
+        )
     return print_findings(findings, as_json, summed=True)

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kbslurm.cli.operator.doctor_secrets import every_secret
 from kbslurm.cli.service_in_use import InUse, in_use
 from kbslurm.config import shared_folders
 from kbslurm.domain.finding import Finding, caution, failed, passed
@@ -37,6 +38,7 @@ def local_findings(config: Config) -> list[Finding]:
         python_finding(sys.version_info[:2]),
         configuration_finding(config),
         state_finding(config.state_dir),
+        *every_secret(config),
         *database_findings(config),
         *backend_findings(config),
         *isolation_findings(config),
@@ -144,7 +146,7 @@ def _leader_finding(leases: Mapping[str, LeaseState]) -> Finding:
 
 
 def backend_findings(config: Config) -> Iterator[Finding]:
-    """Whether there is anywhere to run, and whether this machine has enough cores for its slots."""
+    """Whether there is anywhere to run."""
     from kbslurm import wiring
 
     try:
@@ -153,7 +155,7 @@ def backend_findings(config: Config) -> Iterator[Finding]:
             yield passed("site", f"{found.name}: {', '.join(found.gpus)} (check it with: {remedy})")
     except KbslurmError as error:
         yield failed("sites", error.message, error.hint or "Run kbslurm site check for details.")
-    slots, cores = sum(config.daemon.local.slots.values()), len(os.sched_getaffinity(0))
+    slots = sum(config.daemon.local.slots.values())
     if config.github.gpus:
         there = f"{config.github.repository}: {', '.join(config.github.gpus)}"
         yield passed("GitHub", f"{there} (check it with: kbslurm github check)")
@@ -163,6 +165,12 @@ def backend_findings(config: Config) -> Iterator[Finding]:
             "none is configured: nothing can run",
             "Run kbslurm site init, or set in kbslurm.toml below [daemon.local]: slots = { H100 = 1 }",
         )
+    yield from slots_findings(config)
+
+
+def slots_findings(config: Config) -> Iterator[Finding]:
+    """Whether this machine has enough cores for its slots."""
+    slots, cores = sum(config.daemon.local.slots.values()), len(os.sched_getaffinity(0))
     if slots and slots * CORES_PER_RUN > cores:
         text = (
             f"{slots} runs at once need {slots * CORES_PER_RUN} cores, but there are {cores}: timings will be disturbed"

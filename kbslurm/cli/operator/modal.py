@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,22 +12,51 @@ from kbslurm.cli.arguments import Json
 from kbslurm.cli.context import configuration
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.findings import print_findings
-from kbslurm.errors import EXIT_OK
+from kbslurm.domain.finding import Finding
+from kbslurm.errors import EXIT_OK, KbslurmError
+
+if TYPE_CHECKING:
+    from kbslurm.config.settings import Config
 
 
 def check(as_json: Json = False) -> int:
     """Check the token, app, harness and functions: PASS, CAUTION or FAIL, each with its remedy. Exit code 1 on a
     FAIL."""
+    return print_findings(list(modal_findings(configuration())), as_json, summed=True)
+
+
+def modal_findings(config: Config) -> Iterator[Finding]:
+    """Whether a run would work at Modal."""
     from kbslurm import wiring
     from kbslurm.backends.modal import deploy
 
-    config = configuration()
     facts, connection = wiring.modal_facts(config), wiring.modal_connection(config)
     try:
-        findings = deploy.findings(connection, facts)
+        yield from deploy.findings(connection, facts)
     finally:
         connection.close()
-    return print_findings(findings, as_json, summed=True)
+
+
+def accepted(config: Config) -> list[str]:
+    """Whether Modal accepts the token, if there is one and Modal's client is installed."""
+    from kbslurm import wiring
+    from kbslurm.backends.modal.connection import CallFailed, Connection
+
+    if not {"MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"} <= set(config.secrets):
+        return []
+    try:
+        connection = Connection(*wiring.modal_token(config), api_url=config.modal.api_url)
+        try:
+            connection.hello()
+        finally:
+            connection.close()
+    except KbslurmError as error:
+        printing.note(f"the token can't be checked: {error.message}")
+        return []
+    except CallFailed as error:
+        printing.note(f"Modal doesn't accept the token: {error.said}")
+        return []
+    return ["the token is accepted"]
 
 
 def deploy_(

@@ -43,6 +43,7 @@ def site_init(
     token_command: Annotated[
         str, typer.Option("--token-command", help="What prints its token (else it is in SLURM_JWT).")
     ] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: take a few of each GPU type.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     as_json: Json = False,
 ) -> int:
@@ -74,7 +75,7 @@ def site_init(
         ) from None
     chosen = site_file.chosen_kinds(found, tuple(gpu or ()))
     counts = {kind.name: count for kind in chosen} if count is not None else {}
-    if count is None and out is not None and not as_json and sys.stdin.isatty():
+    if count is None and out is not None and not (as_json or yes) and sys.stdin.isatty():
         counts = {kind.name: _asked_count(kind) for kind in chosen}
     wishes = site_file.Wishes(
         name=name or (out.stem if out else ""),

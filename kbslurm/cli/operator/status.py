@@ -78,6 +78,8 @@ def _shown(found: Status, as_json: bool) -> None:
         _say_place(say, row)
         _say_limits(say, row)
         _say_breaker(say, row, found.overflow)
+    for drain in found.drains:
+        say(f"[yellow]attention[/]  {printing.escape(drained_in_words(drain))}", soft_wrap=True)
     if rule := found.overflow.get("rule"):
         say(f"[bold]overflow[/]  {printing.escape(rule)}", soft_wrap=True)
         for gpu, why in sorted(found.overflow["gpus"].items()):
@@ -98,6 +100,14 @@ def _shown(found: Status, as_json: bool) -> None:
         say(f"  {printing.escape(step)}", soft_wrap=True)
     for trouble in found.troubles:
         say(f"[red]trouble[/]  {printing.escape(trouble)}", soft_wrap=True)
+
+
+def drained_in_words(drain: Mapping[str, Any]) -> str:
+    """That a place drains, since when, by whom and why."""
+    what = f"{drain['gpu']} at {drain['place']}" if drain["gpu"] else drain["place"]
+    since = printing.ago(datetime.fromisoformat(drain["at"]))
+    why = f": {drain['why']}" if drain["why"] else ""
+    return f"{what} is draining, by {drain['by']} for {since}{why}"
 
 
 def _say_place(say: Callable[..., None], row: Mapping[str, Any]) -> None:

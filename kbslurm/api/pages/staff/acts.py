@@ -45,6 +45,7 @@ class StaffActs:
             "shadow": self._shadow, "add": self._add, "ban": self._ban, "unban": self._unban, "delete": self._delete,
             "rank": self._rank, "team": self._team, "account": self._account, "link": self._link,
             "revoke": self._revoke, "warm-start": self._warm_start, "warm-drain": self._warm_drain,
+            "place-drain": self._place_drain, "place-resume": self._place_resume,
         }  # fmt: skip
         self.asked: Questions = {
             "cancel": self._cancelling, "remove": self._removing, "ban": self._banning, "delete": self._deleting,
@@ -206,6 +207,17 @@ class StaffActs:
             yes="Revoke",
             form={"person": f"person:{whom.id}", "token": token},
         )
+
+    # --------------------------------------------------------------------------------------------------- places
+
+    def _place_drain(self, person: Person, form: Form) -> None:
+        self._work(person).place_drain(form.get("place", ""), form.get("why", ""), form.get("gpu") or None)
+
+    def _place_resume(self, person: Person, form: Form) -> None:
+        name = form.get("place", "")
+        if not any(one.place == name for one in self._context.store.places.drains()):
+            raise Unchanged(f"{isolated(name[:100])} takes runs already.")
+        self._work(person).place_resume(name)
 
     # --------------------------------------------------------------------------------------------- warm workers
 

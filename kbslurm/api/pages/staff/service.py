@@ -12,6 +12,7 @@ from kbslurm.api.context import Context
 from kbslurm.api.hosting.status import GIVEN_UP_ON, Status
 from kbslurm.domain import access
 from kbslurm.domain.amounts import counted, span
+from kbslurm.domain.drains import BY_FILE, in_full
 
 if TYPE_CHECKING:
     from kbslurm.store.views import Board
@@ -29,6 +30,7 @@ class Slots:
     slots: int
     price: float
     shut: str
+    draining: str = ""
 
     @property
     def percent(self) -> float:
@@ -49,6 +51,7 @@ class PlaceCard:
     asked: str
     limits: Sequence[str]
     warm: Sequence[Mapping[str, Any]]
+    drains: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +85,12 @@ def places(status: Status, now: datetime) -> list[PlaceCard]:
 def _card(name: str, told: Mapping[str, Any] | None, status: Status, now: datetime) -> PlaceCard:
     lane = told or {}
     shut, prices = lane.get("shut", {}), lane.get("prices", {})
+    draining = {
+        row["gpu"]: drain
+        for row in status.backends
+        for drain in status.drains
+        if row["backend"] == name == drain["place"] and drain["gpu"] in ("", row["gpu"])
+    }
     slots = [
         Slots(
             gpu=row["gpu"],
@@ -89,11 +98,14 @@ def _card(name: str, told: Mapping[str, Any] | None, status: Status, now: dateti
             slots=row["slots"],
             price=float(prices.get(row["gpu"], 0.0)),
             shut=shut.get(row["gpu"], ""),
+            draining=in_full(draining[row["gpu"]]) if row["gpu"] in draining else "",
         )
         for row in status.backends
         if row["backend"] == name
     ]
     kind, state, why = _state(told, now)
+    if slots and all(one.draining for one in slots) and kind != "bad":
+        kind, state, why = "warn", "It takes no new runs", f"It {slots[0].draining}"
     role = "Overflow" if lane.get("role") == "overflow" else "At home"
     return PlaceCard(
         name=name,
@@ -101,11 +113,12 @@ def _card(name: str, told: Mapping[str, Any] | None, status: Status, now: dateti
         kind=kind,
         state=state,
         why=why.removeprefix(f"{name}: "),
-        help="" if kind == "good" else _help(name, lane),
+        help="" if kind == "good" else f"kbslurm place check {name}",
         slots=slots,
         asked=_asked(lane.get("pace")),
         limits=[f"{one['left']} of {one['most']} {one['what']} left" for one in lane.get("limits") or ()],
         warm=[rule for rule in status.warm.get("rules", ()) if rule["place"] == name],
+        drains=any(one["place"] == name and one["by"] != BY_FILE for one in status.drains),
     )
 
 
@@ -132,15 +145,6 @@ def _state(lane: Mapping[str, Any] | None, now: datetime) -> tuple[Kind, str, st
     if lane.get("shut"):
         return "warn", "It takes no runs of some GPU types", ""
     return "good", "It takes runs", ""
-
-
-def _help(name: str, lane: Mapping[str, Any]) -> str:
-    """The command that says more."""
-    if name == "github":
-        return "kbslurm github check"
-    if name == "modal":
-        return "kbslurm modal check"
-    return f"kbslurm site check {name}" if lane.get("pace") else "kbslurm doctor"
 
 
 def _asked(pace: Mapping[str, Any] | None) -> str:

@@ -21,6 +21,7 @@ from kbslurm.api.routes.hosts.limits import add_limits
 from kbslurm.api.routes.hosts.measuring import add_finals, add_rejudging, add_shadows
 from kbslurm.api.routes.hosts.operations import add_operations
 from kbslurm.api.routes.hosts.people import add_people, add_search
+from kbslurm.api.routes.hosts.places import add_places
 from kbslurm.api.routes.hosts.problems import add_problems
 from kbslurm.api.routes.hosts.questions import add_questions
 from kbslurm.api.routes.hosts.scripts import add_scripts
@@ -53,6 +54,7 @@ SUBJECTS = (
     add_finals,
     add_shadows,
     add_warm,
+    add_places,
     add_courses,
     add_board_roles,
     add_budgets,
