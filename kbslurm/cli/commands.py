@@ -402,6 +402,15 @@ COMMANDS: Mapping[str, Command | Group] = {
         },
         otherwise="show",
     ),
+    "ray": Group(
+        "Runs on Ray clusters: check.",
+        {
+            "check": Command(
+                "operator.ray:check",
+                "Check the cluster, token, workers and the way back: PASS, CAUTION or FAIL, each with its remedy.",
+            ),
+        },
+    ),
     "rejudge": Command("host.rejudge:rejudge", "Judge a board's runs again."),
     "roster": Group(
         "A course's people: import, list, show, set, remove, invite, export.",

@@ -159,6 +159,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "question list": ("kbslurm question list --board transpose", "kbslurm question list --state open"),
     "question rejudge": ("kbslurm question rejudge 7 --preview", "kbslurm question rejudge 7 --apply"),
     "question show": ("kbslurm question show 7",),
+    "ray check": ("kbslurm ray check", "kbslurm ray check campus --json"),
     "rejudge": (
         "kbslurm rejudge transpose --estimate",
         "kbslurm rejudge transpose person=ada",

@@ -10,7 +10,7 @@ from kbslurm.config.secret_values import MASK, Secrets, masked_url
 from kbslurm.config.sections.kbslurm_toml import leaves
 from kbslurm.config.settings import Config
 from kbslurm.domain import placement
-from kbslurm.domain.secret_names import named_in
+from kbslurm.domain.secret_names import named_in, of_ray
 
 
 def shown(config: Config) -> Iterator[tuple[str, str, str]]:
@@ -18,7 +18,8 @@ def shown(config: Config) -> Iterator[tuple[str, str, str]]:
     yield "file", str(config.file or "none"), "the first one found" if config.file else "no kbslurm.toml found"
     for key, value in leaves(config):
         yield key, _as_text(value), config.origins.get(key, "default")
-    yield from shown_secrets(config, named_in(config.secrets))
+    of_places = (one for place in config.ray for one in of_ray(place))
+    yield from shown_secrets(config, dict.fromkeys((*named_in(config.secrets), *of_places)))
 
 
 def shown_settings(config: Config, *prefixes: str) -> Iterator[tuple[str, str, str]]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from kbslurm.config import toml_file
 from kbslurm.config.display import shown_secrets, shown_settings
 from kbslurm.config.settings import Config
-from kbslurm.domain.secret_names import for_place
+from kbslurm.config.site_families import Family
+from kbslurm.domain.secret_names import PLACE_SECRETS, for_place
 from kbslurm.domain.site import Site
 
 Row = tuple[str, str, str]
@@ -20,16 +20,16 @@ SECTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "local": ("daemon.local.", ()),
     "github": ("github.", ("GITHUB_TOKEN", "KBSLURM_RUN_KEY")),
     "modal": ("modal.", ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET")),
+    "ray": ("ray.{}.", PLACE_SECRETS),
 }
 # Settings of a section that have nothing to do with running there.
 APART = ("github.client_id", "github.oauth_url", "github.oauth_api_url")
 
 
-def site_rows(site: Site, file: Path) -> Iterator[Row]:
-    """The settings of a cluster's file."""
-    known = toml_file.read(file)
+def site_rows(site: Site, family: Family) -> Iterator[Row]:
+    """The settings of a cluster's file, with what it inherits."""
     for key, value in _leaves(dataclasses.asdict(site)):
-        yield toml_file.dotted(key), _text(value), _origin(known, key)
+        yield toml_file.dotted(key), _text(value), _origin(family, key)
 
 
 def section_rows(config: Config, kind: str, place: str) -> Iterator[Row]:
@@ -63,11 +63,11 @@ def _leaves(value: Any, at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, .
         yield at, value
 
 
-def _origin(known: toml_file.TomlFile, key: tuple[str, ...]) -> str:
+def _origin(family: Family, key: tuple[str, ...]) -> str:
     """The line that says it. Amounts have no unit in the file's keys, which the site's fields carry."""
     name = key[-1].removesuffix("_s").removesuffix("_mb")
-    line = known.lines.get(key) or known.lines.get((*key[:-1], name))
-    return "default" if line is None else f"{known.path}:{line}"
+    spot = family.spots.get(key) or family.spots.get((*key[:-1], name))
+    return "default" if spot is None or spot.line is None else f"{spot.file}:{spot.line}"
 
 
 def _text(value: Any) -> str:

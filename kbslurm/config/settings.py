@@ -24,6 +24,7 @@ from kbslurm.config.sections.checks import web_address
 from kbslurm.config.sections.discord import discord_id
 from kbslurm.config.sections.github import check_github
 from kbslurm.config.sections.kbslurm_toml import KbslurmToml, check_addresses, check_reached, leaves, path_of
+from kbslurm.config.sections.ray import check_ray
 from kbslurm.domain.secret_names import for_place
 
 FILE_NAME = "kbslurm.toml"
@@ -125,6 +126,7 @@ def load(
     check_addresses(told, known)
     check_reached(told, known)
     check_github(told.github, known)
+    check_ray(told.ray, told.server.public_url, known)
     parts = {one.name: getattr(told, one.name) for one in dataclasses.fields(told)}
     return Config(**parts, file=file, secrets=secrets, origins=origins)
 

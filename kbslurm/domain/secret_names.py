@@ -32,6 +32,12 @@ def for_place(pattern: str, place: str) -> str:
     return pattern.format(re.sub(r"[^A-Z0-9]+", "_", place.upper()).strip("_"))
 
 
+def of_ray(place: str) -> tuple[str, str]:
+    """The variables of a Ray cluster: the token of its API, and the run key that its nodes hold too."""
+    token, key = PLACE_SECRETS
+    return for_place(token, place), for_place(key, place)
+
+
 def named_in(variables: Iterable[str]) -> tuple[str, ...]:
     """The secrets that these variables may set, in order: the general ones, then those of places."""
     known = {_without_way(name) for name in variables}

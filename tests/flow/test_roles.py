@@ -327,6 +327,12 @@ MAY: Mapping[str, str] = {
         POST /staff/courses/{course}/{act}
         GET /live/-/staff
     """,
+    "node": """
+        GET /nodes/{place}/{name}/kit
+        POST /nodes/{place}/{name}/claim
+        POST /nodes/{place}/{name}/beat
+        POST /nodes/{place}/{name}/result
+    """,
 }
 WHO = {route: who for who, routes in MAY.items() for route in (line.strip() for line in routes.splitlines()) if route}
 # Nothing that exists, so that whoever may make a call changes nothing by it.

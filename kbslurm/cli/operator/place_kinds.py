@@ -40,7 +40,7 @@ def _site_rows(config: Config, name: str) -> Iterable[Row]:
 
     file = sites.file_named(config.sites_dir or shared_folders.path("site-configs"), config.sites.use, name)
     assert file is not None
-    return place_settings.site_rows(sites.load(file), file)
+    return place_settings.site_rows(*sites.read(file))
 
 
 def _site_findings(config: Config, name: str) -> Iterable[Finding]:
@@ -69,6 +69,12 @@ def _modal_findings(config: Config, name: str) -> Iterable[Finding]:
     return modal_findings(config)
 
 
+def _ray_findings(config: Config, name: str) -> Iterable[Finding]:
+    from kbslurm.cli.operator.ray import ray_findings
+
+    return ray_findings(config, name)
+
+
 def _of_section(kind: str) -> Callable[[Config, str], Iterable[Row]]:
     return lambda config, name: place_settings.section_rows(config, kind, name)
 
@@ -78,4 +84,5 @@ KINDS: Mapping[str, Kind] = {
     "local": Kind(rows=_of_section("local"), findings=_local_findings),
     "github": Kind(rows=_of_section("github"), findings=_github_findings),
     "modal": Kind(rows=_of_section("modal"), findings=_modal_findings),
+    "ray": Kind(rows=_of_section("ray"), findings=_ray_findings),
 }
