@@ -6,9 +6,10 @@ Ray runs at its default settings; only our clock is put forward, where a node's 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -159,12 +160,20 @@ def test_a_head_that_forgets_everything_loses_no_result_and_starts_nothing_late(
 
 
 def settled(case: RayCase, attempt: OpenAttempt) -> bool:
-    """Whether its result is there, or its processes are gone: then silence is waited out."""
+    """Whether its result is there, or its node's program is gone with all that it ran: then silence is waited out."""
     row = case.jobs.look([attempt.name])[attempt.name]
-    pids = (case.folder / f"{attempt.name}.count").read_text().split()
-    if not row.reported and not any(is_alive(int(pid)) for pid in pids):
+    if not row.reported and not runs_still(attempt.name):
         case.later_s = 200.0
     return row.reported or case.later_s > 0
+
+
+def runs_still(name: str) -> bool:
+    """Whether any process was started with this name."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if name.encode() in (process / "cmdline").read_bytes():
+                return True
+    return False
 
 
 # ------------------------------------------------------------------------------------------------------ the whole walk
