@@ -1,0 +1,244 @@
+"""The file from which Ray's launcher starts a place's cluster, and its autoscaler keeps it. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import shlex
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from kbslurm.config.sections.ray_pool import HEAD, RayPoolSection, RayWorkersSection
+from kbslurm.errors import Misconfigured
+
+KIND_LABEL = "kbslurm.pool"  # on each worker: its kind
+FILE_LABEL = "kbslurm.pool-file"  # on the head: what the cluster was started from
+TOKEN_FILE = "~/.ray/auth_token"
+PORT = 6379
+_CLIENTS: Mapping[str, tuple[str, ...]] = {  # what Ray needs on the head to start machines
+    "aws": ("boto3>=1.26",),
+    "gcp": ("google-api-python-client>=2", "google-auth>=2", "cryptography"),
+    "azure": (
+        *("azure-core", "azure-identity", "azure-mgmt-compute", "azure-mgmt-network", "azure-mgmt-resource"),
+        *("azure-common", "msrest", "msrestazure"),
+    ),
+    "local": (),
+}
+
+
+class Bare(str):
+    """Text that goes into the file as it is: a place's name, in a comment."""
+
+    __slots__ = ()
+
+
+def cluster_file(place: str, pool: RayPoolSection, gpus: Mapping[str, Mapping[str, float]]) -> str:
+    """Ray's YAML for this pool. `gpus`: what one run of each of the place's GPU types asks Ray for, by resource.
+
+    Misconfigured if workers offer a type that the place doesn't have."""
+    for name, told in pool.workers.items():
+        if told.gpu not in gpus:
+            known = ", ".join(sorted(gpus)) or "none"
+            raise Misconfigured(
+                f"workers {name} offer {told.gpu}, which isn't among the GPU types of ray.{place} ({known})",
+                key=f"ray.{place}.pool.workers.{name}.gpu",
+                fix=f"Add {told.gpu} below [ray.{place}.gpus], or correct it here.",
+            )
+    plain = _rendered(place, pool, gpus, {})
+    return _rendered(place, pool, gpus, {FILE_LABEL: hashlib.sha256(plain.encode()).hexdigest()[:16]})
+
+
+def digest_in(text: str) -> str:
+    """What a cluster that was started from this file says of it, by FILE_LABEL."""
+    found = re.search(rf"{re.escape(FILE_LABEL)}\W+([0-9a-f]{{16}})", text)
+    return found[1] if found else ""
+
+
+def _rendered(
+    place: str, pool: RayPoolSection, gpus: Mapping[str, Mapping[str, float]], labels: Mapping[str, str]
+) -> str:
+    values = {
+        "place": Bare(place),
+        "cluster": f"kbslurm-{place}",
+        "most": most_workers(pool),
+        "pool": pool,
+        "provider": _provider(pool),
+        "head": HEAD,
+        "types": {} if pool.provider == "local" else _types(pool, gpus, labels),
+        "mounts": {TOKEN_FILE: pool.token_file} | ({pool.node_key_file: pool.key_file} if pool.key_file else {}),
+        "setup": _setup(pool),
+        "head_setup": [*_clients(pool), *pool.head.setup],
+        "worker_setup": _worker_setup(pool, next(iter(pool.workers.values())) if pool.provider == "local" else None),
+        "head_start": ["ray stop", _head_start(pool, labels)],
+        "none_of": lambda commands: Bare("" if commands else " []"),
+        "worker_start": ["ray stop", _worker_start(pool, gpus)],
+    }
+    return _template().render(values)
+
+
+def most_workers(pool: RayPoolSection) -> int:
+    """How many workers there may be in all."""
+    total = sum(most_of(told) for told in pool.workers.values())
+    return total if pool.max is None else min(pool.max, total)
+
+
+def most_of(told: RayWorkersSection) -> int:
+    """How many workers of this kind there may be."""
+    return len(told.hosts) if told.max is None else told.max
+
+
+def least_of(told: RayWorkersSection) -> int:
+    """How many workers of this kind are kept running."""
+    return len(told.hosts) or told.min
+
+
+def offered(told: RayWorkersSection, asked: Mapping[str, float]) -> Mapping[str, int]:
+    """The resources of such a worker: enough for as many runs as it takes at once. Ray's launcher takes whole numbers
+    only."""
+    found = {name: math.ceil(amount * told.runs) for name, amount in asked.items() if amount}
+    return found if told.cpus is None else {"CPU": told.cpus, **found}
+
+
+def _provider(pool: RayPoolSection) -> Mapping[str, Any]:
+    zones = ",".join(pool.zones)
+    match pool.provider:
+        case "aws":
+            told = {"region": pool.region, "availability_zone": zones, "cache_stopped_nodes": False}
+        case "gcp":
+            told = {"region": pool.region, "availability_zone": zones, "project_id": pool.project}
+        case "azure":
+            told = {"location": pool.region, "resource_group": pool.project, "availability_zone": zones or "auto"}
+        case "local":
+            hosts = [host for workers in pool.workers.values() for host in workers.hosts]
+            told = {"head_ip": pool.head.machine, "worker_ips": hosts}
+    return {"type": pool.provider, **{key: value for key, value in told.items() if value != ""}}
+
+
+def _types(
+    pool: RayPoolSection, gpus: Mapping[str, Mapping[str, float]], labels: Mapping[str, str]
+) -> Mapping[str, Mapping[str, Any]]:
+    """The kinds of machines. The head has no cores to give away, so that no submission ever runs beside it."""
+    head = pool.head
+    found: dict[str, dict[str, Any]] = {
+        HEAD: {
+            "resources": {"CPU": 0, "GPU": 0},
+            "max_workers": 0,
+            "labels": labels,
+            "node_config": _machine(pool, head.machine, head.image, head.node, preemptible=False),
+        }
+    }
+    for name, told in pool.workers.items():
+        found[name] = {
+            "min_workers": told.min,
+            "max_workers": told.max,
+            "resources": offered(told, gpus[told.gpu]),
+            "labels": {KIND_LABEL: name},
+            "node_config": _machine(
+                pool, told.machine, told.image or head.image, told.node, preemptible=told.preemptible
+            ),
+        }
+        if told.setup:  # these replace the common ones
+            found[name]["worker_setup_commands"] = [*_setup(pool), *_worker_setup(pool, told)]
+    return found
+
+
+def _machine(
+    pool: RayPoolSection, machine: str, image: str, more: Mapping[str, Any], *, preemptible: bool
+) -> Mapping[str, Any]:
+    """One machine in its provider's own words."""
+    if pool.provider == "aws":
+        spot: dict[str, Any] = {"InstanceMarketOptions": {"MarketType": "spot"}} if preemptible else {}
+        return {"InstanceType": machine, **({"ImageId": image} if image else {}), **spot, **more}
+    if pool.provider == "gcp":
+        disk = {"boot": True, "autoDelete": True, "type": "PERSISTENT"}
+        schedule = [{"preemptible": True}] if preemptible else [{"onHostMaintenance": "TERMINATE"}]
+        return {
+            "machineType": machine,
+            "disks": [{**disk, "initializeParams": {"diskSizeGb": 100, "sourceImage": image}}],
+            "scheduling": schedule,
+            **more,
+        }
+    publisher, offer, sku, version = image.split(":")
+    told = {"imagePublisher": publisher, "imageOffer": offer, "imageSku": sku, "imageVersion": version}
+    priority = {"priority": "Spot"} if preemptible else {}
+    return {"azure_arm_parameters": {"vmSize": machine, **told, **priority, **more}}
+
+
+def _setup(pool: RayPoolSection) -> list[str]:
+    """On every node: Ray itself, and what is secret for nobody else's eyes."""
+    key = [f"chmod 0400 {pool.node_key_file}"] if pool.key_file else []
+    wanted = shlex.quote(f"ray[default]=={pool.ray_version}")
+    version = re.escape(pool.ray_version)
+    return [
+        f"ray --version 2>/dev/null | grep -qE 'version {version}$' || python3 -m pip install --upgrade {wanted}",
+        f"chmod 0400 {TOKEN_FILE}",
+        *key,
+    ]
+
+
+def _clients(pool: RayPoolSection) -> list[str]:
+    packages = _CLIENTS[pool.provider]
+    return [f"python3 -m pip install {shlex.join(packages)}"] if packages else []
+
+
+def _worker_setup(pool: RayPoolSection, told: RayWorkersSection | None) -> list[str]:
+    """On every worker: the run key, if a command prints it there, and what the site adds."""
+    key = pool.node_key_file
+    folder, fresh = key.rpartition("/")[0], f"{key}.new"
+    get = f"rm -f {fresh} && (umask 377; {pool.key_command} > {fresh}) && test -s {fresh} && mv -f {fresh} {key}"
+    put = [f"mkdir -p {folder} && chmod 0700 {folder} && {get}"] if pool.key_command else []
+    return [*put, *pool.setup, *(told.setup if told is not None else ())]
+
+
+def _head_start(pool: RayPoolSection, labels: Mapping[str, str]) -> str:
+    """Its pages and its API listen on loopback: a proxy with TLS, or SSH, is the way to them."""
+    told = [f"--port={PORT}", "--dashboard-host=127.0.0.1", "--autoscaling-config=~/ray_bootstrap_config.yaml"]
+    if pool.provider == "local":
+        told += ["--num-cpus=0", "--num-gpus=0", *(f"--labels={name}={value}" for name, value in labels.items())]
+    redis = f"RAY_REDIS_ADDRESS={pool.redis} " if pool.redis else ""
+    return f"ulimit -n 65536; {redis}RAY_AUTH_MODE=token ray start --head {' '.join(told)} --disable-usage-stats"
+
+
+def _worker_start(pool: RayPoolSection, gpus: Mapping[str, Mapping[str, float]]) -> str:
+    words = [f"--address=$RAY_HEAD_IP:{PORT}"]
+    if pool.provider == "local":
+        ((name, told),) = pool.workers.items()
+        words += by_hand(told, gpus[told.gpu], kind=name)
+    return f"ulimit -n 65536; RAY_AUTH_MODE=token ray start {' '.join(words)} --disable-usage-stats"
+
+
+def by_hand(told: RayWorkersSection, asked: Mapping[str, float], *, kind: str) -> list[str]:
+    """The words of `ray start` on a machine that no provider started, as shell text."""
+    found = dict(offered(told, asked))
+    words = [f"--num-cpus={found.pop('CPU')}"] if "CPU" in found else []
+    words += [f"--num-gpus={found.pop('GPU')}"] if "GPU" in found else []
+    words += [f"--resources={shlex.quote(json.dumps(found, separators=(',', ':')))}"] if found else []
+    return [*words, f"--labels={KIND_LABEL}={kind}"]
+
+
+def _yaml(value: object) -> str:
+    """One value as JSON, which YAML reads as the same value on one line."""
+    if isinstance(value, Bare):
+        return value
+    if isinstance(value, jinja2.Undefined):
+        raise jinja2.UndefinedError("the template uses a value that is missing")
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+@cache
+def _template() -> jinja2.Template:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        undefined=jinja2.StrictUndefined,
+        finalize=_yaml,
+        autoescape=False,  # noqa: S701 - it is no HTML; `finalize` quotes every value
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    ).get_template("pool.yaml.j2")
