@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
+import textwrap
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from kbslurm.backends.ray import pool as pools
+from kbslurm.config import toml_file
+from kbslurm.config.sections.ray_pool import RayPoolSection, check_pool
 from tests.services import RAY, RAY_CLUSTER, needs
 from tests.unit.test_ray_pool import EVERY, GPUS, pool_of
 
@@ -53,3 +59,53 @@ def test_ray_reads_the_file_as_it_is_meant(text: str, tmp_path: Path) -> None:
         assert told["setup"][name][-len(workers.setup) or None :] == [*workers.setup] or not workers.setup
         assert len(told["setup"][name]) >= 2, "Ray itself and its token come first, for every kind"
     assert told["kinds"]["head"][2:] == [{"CPU": 0, "GPU": 0}, {pools.FILE_LABEL: pools.digest_in(file.read_text())}]
+
+
+HELP_OF_RAY = """
+import json, sys, click
+from ray.scripts.scripts import cli
+print(json.dumps({name: cli.commands[name].get_help(click.Context(cli.commands[name])) for name in sys.argv[1:]}))
+"""
+GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "ray.md").read_text()
+
+
+def commands_of_the_guide() -> list[list[str]]:
+    """Every command of Ray's in the guide's blocks for the shell, as words; those within another one's quotes too."""
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```$", GUIDE, re.MULTILINE | re.DOTALL)
+    lines = [line.partition("  #")[0].strip() for block in blocks for line in block.splitlines()]
+    quoted = [inner for line in lines if line.startswith("ray ") for inner in re.findall(r"'([^']*)'", line)]
+    ours = re.compile(r"(?:^|\S )ray [a-z]")
+    found = [line[line.find("ray ") :] for line in (*lines, *quoted) if ours.search(line) and "kbslurm ray" not in line]
+    return [shlex.split(text)[1:] for text in found]
+
+
+@needs(RAY_CLUSTER)
+def test_every_command_of_rays_in_the_guide_is_one() -> None:
+    """With its options, in Ray's own help."""
+    commands = commands_of_the_guide()
+    firsts = {words[0] for words in commands}
+    assert {"up", "down", "attach", "exec", "monitor", "dashboard", "start", "status", "list"} <= firsts
+    argv = [str(RAY.with_name("python")), "-c", HELP_OF_RAY, *firsts]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    helps = json.loads(done.stdout.splitlines()[-1])
+    for words in commands:
+        for word in words[1:]:
+            if word.startswith("--"):
+                assert word.partition("=")[0] in helps[words[0]], f"ray {words[0]} has no {word}"
+
+
+def test_every_pool_in_the_guide_is_one() -> None:
+    blocks = re.findall(r"^( *)```toml\n(.*?)^ *```$", GUIDE, re.MULTILINE | re.DOTALL)
+    seen = []
+    for _, body in blocks:
+        for place, table in tomllib.loads(textwrap.dedent(body))["ray"].items():
+            section = check_pool(
+                toml_file.TomlFile(path=Path("ray.md"), data=table, lines={}).built(RayPoolSection, ("pool",))
+            )
+            gpus = {
+                name: {"GPU": told["num_gpus"], **told.get("resources", {})} for name, told in table["gpus"].items()
+            }
+            assert pools.digest_in(pools.cluster_file(place, section, gpus))
+            seen.append(place)
+    assert seen == ["eu", "basement"]

@@ -19,6 +19,7 @@ from kbslurm.errors import Misconfigured
 
 KIND_LABEL = "kbslurm.pool"  # on each worker: its kind
 FILE_LABEL = "kbslurm.pool-file"  # on the head: what the cluster was started from
+MADE_BY = "# Written by `kbslurm ray pool "
 TOKEN_FILE = "~/.ray/auth_token"
 PORT = 6379
 _CLIENTS: Mapping[str, tuple[str, ...]] = {  # what Ray needs on the head to start machines
