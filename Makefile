@@ -127,6 +127,13 @@ nvcc: .nvcc/.ready  ## install nvcc from PyPI (130 MB) into .nvcc/, for the test
 	$(PIP) install --quiet --no-deps --require-hashes --target .nvcc -r tests/nvcc.lock && touch $@; \
 	else echo "nvcc's wheels in tests/nvcc.lock are for Linux on x86_64"; fi
 
+ray: .ray/.ready  ## install Ray from PyPI (390 MB) into .ray/, an environment of its own, for the tests of runs on Ray
+
+.ray/.ready: tests/ray.lock | $(READY)
+	@if [ "$$(uname -sm)" = "Linux x86_64" ]; then rm -rf .ray && $(PY) -m venv .ray && \
+	.ray/bin/python -m pip --disable-pip-version-check --no-input install --quiet --no-deps --require-hashes -r tests/ray.lock && touch $@; \
+	else echo "Ray is tested on Linux on x86_64"; fi
+
 test-problems: $(READY)  ## test a whole repository of problems on the CPU (KBSLURM_PROBLEM_REPO=DIR)
 	@$(PY) -m tests.problem_repository $(ARGS)
 
@@ -154,6 +161,14 @@ lock:  ## resolve the dependencies again for Python 3.11 to 3.14 on every platfo
 	    --no-header --no-annotate --no-emit-index-url --no-config --upgrade --quiet --output-file requirements.lock
 	@rm -rf .venv-lock
 
+ray-lock:  # the same for tests/ray.lock: what the extra `ray` names
+	@$(PYTHON) -m venv .ray-lock && .ray-lock/bin/pip install --quiet uv
+	@sed -nE 's/^ray = \["(.*)"\]$$/\1/p' pyproject.toml >.ray-lock/ray.in
+	.ray-lock/bin/uv pip compile .ray-lock/ray.in --universal --python-version 3.11 --generate-hashes \
+	    --no-header --no-annotate --no-emit-index-url --no-config --upgrade --quiet --output-file .ray-lock/lock
+	@{ sed -n '/^[^#]/q;p' tests/ray.lock; cat .ray-lock/lock; } >.ray-lock/new && cp .ray-lock/new tests/ray.lock
+	@rm -rf .ray-lock
+
 clean:  ## remove everything that make created here
-	rm -rf .venv .venv-lock .nvcc .kbslurm/demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-lock .nvcc .ray .ray-lock .kbslurm/demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -25,6 +25,7 @@ from kbslurm_eval.cage import landlock
 from kbslurm_eval.device import driver
 
 NVCC_HOME = Path(__file__).resolve().parent.parent / ".nvcc" / "nvidia" / "cu13"
+RAY = Path(__file__).resolve().parent.parent / ".ray" / "bin" / "ray"
 SYSCTLS = Path("/proc/sys")
 SYSTEM_PYTHON = "/usr/bin/python3"
 NAMESPACES = "unshare --user --map-root-user --pid --fork --mount-proc --ipc --net"
@@ -126,6 +127,13 @@ NVCC = Service(
     there=(NVCC_HOME / "bin" / "nvcc").is_file,
     otherwise="`make nvcc`",
 )
+RAY_CLUSTER = Service(
+    name="Ray",
+    why="a real Ray on loopback runs jobs",
+    there=lambda: RAY.is_file() and RAY.parent.with_name(".ready").is_file(),
+    otherwise="`make ray`",
+)
+REDIS = _packaged("Redis", "a Ray head that is replaced finds its jobs there", "redis-server")
 POSTGRES = Service(
     name="Postgres",
     why="everything that is stored; the virtual environment brings it",
@@ -176,7 +184,7 @@ GVISOR: Service = Service(
     here=lambda: _built_by_root(GVISOR, "gvisor"),
 )
 OF_MAKE_TEST = (
-    *(GIT, MAKE, PYTHON, DASH, SHELLCHECK, ZSH, FISH, GXX, NVCC, CHROMIUM),
+    *(GIT, MAKE, PYTHON, DASH, SHELLCHECK, ZSH, FISH, GXX, NVCC, CHROMIUM, RAY_CLUSTER, REDIS),
     *(POSTGRES, USER_NAMESPACES, LANDLOCK, ROOT, MEMORY_GROUPS, CLUSTER, GVISOR),
 )
 
