@@ -19,7 +19,7 @@ from kbslurm.backends.ray import pool_check
 from kbslurm.domain.finding import Finding, Grade
 from tests.ray_cluster import RayCluster, wait_until
 from tests.services import RAY_CLUSTER, needs
-from tests.unit.test_ray_pool import pool_of
+from tests.unit.test_ray_pool import KEY_FILE, pool_of
 
 pytestmark = needs(RAY_CLUSTER)
 
@@ -107,7 +107,7 @@ class Autoscaled(RayCluster):
 
 @pytest.fixture(scope="module")
 def text() -> str:
-    return pools.cluster_file("eu", pool_of(POOL), GPUS)
+    return pools.cluster_file("eu", pool_of(POOL), GPUS, KEY_FILE)
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_it_keeps_min_and_starts_what_waits_up_to_max(ray: Autoscaled, text: str
 def test_what_differs_from_the_configuration_is_told(ray: Autoscaled, text: str) -> None:
     wait_until("the worker that min asks for is there", lambda: ray.kinds().get("steady") == 1)
     other = pool_of(POOL.replace("min = 1\nmax = 1", "min = 2\nmax = 3").replace("[workers.spot]", "[workers.other]"))
-    now = pools.cluster_file("eu", other, GPUS)
+    now = pools.cluster_file("eu", other, GPUS, KEY_FILE)
     by = {(one.name, one.where): one for one in ray.findings(now, other)}
     assert by["pool", ""].grade is Grade.CAUTION and "another file" in by["pool", ""].text
     assert by["workers", "steady"].text == "1 node, fewer than min = 2"

@@ -16,7 +16,7 @@ from kbslurm.backends.ray import pool as pools
 from kbslurm.config import toml_file
 from kbslurm.config.sections.ray_pool import RayPoolSection, check_pool
 from tests.services import RAY, RAY_CLUSTER, needs
-from tests.unit.test_ray_pool import EVERY, GPUS, pool_of
+from tests.unit.test_ray_pool import EVERY, GPUS, KEY_FILE, pool_of
 
 READ_BY_RAY = """
 import json, sys, yaml
@@ -42,7 +42,7 @@ print(json.dumps({
 def test_ray_reads_the_file_as_it_is_meant(text: str, tmp_path: Path) -> None:
     section = pool_of(text)
     file = tmp_path / "cluster.yaml"
-    file.write_text(pools.cluster_file("eu", section, GPUS))
+    file.write_text(pools.cluster_file("eu", section, GPUS, KEY_FILE))
     argv = [str(RAY.with_name("python")), "-c", READ_BY_RAY, str(file)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, env={"HOME": str(tmp_path)})
     assert done.returncode == 0, done.stderr[-3000:]
@@ -106,6 +106,6 @@ def test_every_pool_in_the_guide_is_one() -> None:
             gpus = {
                 name: {"GPU": told["num_gpus"], **told.get("resources", {})} for name, told in table["gpus"].items()
             }
-            assert pools.digest_in(pools.cluster_file(place, section, gpus))
+            assert pools.digest_in(pools.cluster_file(place, section, gpus, KEY_FILE))
             seen.append(place)
     assert seen == ["eu", "basement"]

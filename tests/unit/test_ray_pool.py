@@ -18,6 +18,7 @@ from kbslurm.config import toml_file
 from kbslurm.config.sections.ray_pool import RayPoolSection, check_pool
 from kbslurm.errors import Invalid, Misconfigured
 
+KEY_FILE = "/etc/kbslurm/run-key"
 GPUS = {"H100": {"GPU": 1.0, "H100": 1.0}, "A100": {"GPU": 0.5}}
 AWS = """
 provider = "aws"
@@ -41,12 +42,13 @@ max = 2
 setup = ["true"]
 node = { SubnetIds = ["s-1"], Monitoring = { Enabled = true } }
 """
-GCP = """
+FROM_THE_STORE = "gcloud secrets versions access latest --secret=kb"
+GCP = f"""
 provider = "gcp"
 region = "europe-west4"
 zones = ["europe-west4-a"]
 project = "kernels"
-key_command = "gcloud secrets versions access latest --secret=kb"
+key_command = "{FROM_THE_STORE}"
 [head]
 machine = "n2-standard-4"
 image = "projects/debian-cloud/global/images/family/debian-12"
@@ -94,7 +96,7 @@ def pool_of(text: str) -> RayPoolSection:
 
 
 def read(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(pools.cluster_file("eu", pool_of(text), GPUS))
+    found: dict[str, Any] = yaml.safe_load(pools.cluster_file("eu", pool_of(text), GPUS, KEY_FILE))
     return found
 
 
@@ -128,7 +130,7 @@ def test_commands_of_one_kind_come_after_the_common_ones() -> None:
     told = read(AWS)
     own = told["available_node_types"]["steady"]["worker_setup_commands"]
     assert own == [*told["setup_commands"], *told["worker_setup_commands"], "true"]
-    assert told["worker_setup_commands"] == ["echo 'a: b' # c"]
+    assert told["worker_setup_commands"][1:] == ["echo 'a: b' # c"]
 
 
 def test_azure_gets_everything_of_a_machine_in_its_template() -> None:
@@ -149,36 +151,48 @@ def test_own_machines_get_their_resources_from_ray_start() -> None:
 def test_the_file_holds_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "run-key").write_text("7" * 64)
     monkeypatch.chdir(tmp_path)
-    text = pools.cluster_file("eu", pool_of(AWS), GPUS)
+    text = pools.cluster_file("eu", pool_of(AWS), GPUS, KEY_FILE)
     assert "7" * 64 not in text
     told = yaml.safe_load(text)
     assert told["file_mounts"] == {"~/.ray/auth_token": "~/.ray/auth_token", "~/.kbslurm/run-key": "run-key"}
     assert "chmod 0400 ~/.kbslurm/run-key" in told["setup_commands"]
 
 
+def set_up(home: Path, text: str, key: Path) -> bool:
+    """Whether a node with this home gets through the set-up as far as it is about the key, which is wanted here."""
+    told = yaml.safe_load(pools.cluster_file("eu", pool_of(text), GPUS, str(key)))
+    for command in told["worker_setup_commands"]:
+        env = {"HOME": str(home), "PATH": os.environ["PATH"]}
+        if "run-key" in command and subprocess.run(["bash", "-c", command], env=env, check=False).returncode:
+            return False
+    return True
+
+
 @pytest.mark.parametrize("before", [None, "old"], ids=["a fresh node", "a node with an older key"])
-def test_a_command_puts_the_key_in_place_for_its_user_alone(tmp_path: Path, before: str | None) -> None:
-    text = GCP.replace("gcloud secrets versions access latest --secret=kb", "printf %s new-key")
-    key = tmp_path / ".kbslurm" / "run-key"
+@pytest.mark.parametrize("text", [GCP, AWS], ids=["by a command", "copied by Ray"])
+def test_the_key_comes_to_where_the_jobs_look_for_it_for_its_user_alone(
+    tmp_path: Path, text: str, before: str | None
+) -> None:
+    key = tmp_path / "etc of the node" / "run-key"
     if before is not None:
         key.parent.mkdir()
         key.write_text(before)
         key.chmod(0o644)
-    (put,) = read(text)["worker_setup_commands"]
-    subprocess.run(["bash", "-c", put], env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]}, check=True)
+    arrived = tmp_path / ".kbslurm" / "run-key"
+    if text is AWS:
+        arrived.parent.mkdir()
+        arrived.write_text("new-key")
+    assert set_up(tmp_path, text.replace(FROM_THE_STORE, "printf %s new-key"), key)
     assert key.read_text() == "new-key" and key.stat().st_mode & 0o777 == 0o400
-    assert key.parent.stat().st_mode & 0o777 == 0o700
-    assert [file.name for file in key.parent.iterdir()] == ["run-key"]
+    assert text is AWS or (arrived.stat().st_mode & 0o777 == 0o400 and arrived.parent.stat().st_mode & 0o777 == 0o700)
 
 
 @pytest.mark.parametrize("command", ["false", "true"], ids=["fails", "prints nothing"])
-def test_a_command_that_gives_no_key_stops_the_set_up_and_keeps_the_old_one(tmp_path: Path, command: str) -> None:
-    key = tmp_path / ".kbslurm" / "run-key"
-    key.parent.mkdir()
+def test_a_command_that_gives_no_key_keeps_the_node_out(tmp_path: Path, command: str) -> None:
+    key = tmp_path / "run-key"
     key.write_text("old")
-    (put,) = read(GCP.replace("gcloud secrets versions access latest --secret=kb", command))["worker_setup_commands"]
-    done = subprocess.run(["bash", "-c", put], env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]}, check=False)
-    assert done.returncode != 0 and key.read_text() == "old"
+    assert not set_up(tmp_path, GCP.replace(FROM_THE_STORE, command), key)
+    assert key.read_text() == "old"
 
 
 @pytest.mark.parametrize("text", EVERY.values(), ids=EVERY)
@@ -194,9 +208,9 @@ def test_every_command_is_one_that_a_shell_can_read(text: str) -> None:
 
 @pytest.mark.parametrize("text", EVERY.values(), ids=EVERY)
 def test_the_file_says_what_it_is_and_changes_with_what_it_says(text: str) -> None:
-    told = pools.cluster_file("eu", pool_of(text), GPUS)
-    again = pools.cluster_file("eu", pool_of(text + "\n# only a comment"), GPUS)
-    other = pools.cluster_file("eu", pool_of(text.replace("\n[head]", "\nidle_minutes = 9\n[head]")), GPUS)
+    told = pools.cluster_file("eu", pool_of(text), GPUS, KEY_FILE)
+    again = pools.cluster_file("eu", pool_of(text + "\n# only a comment"), GPUS, KEY_FILE)
+    other = pools.cluster_file("eu", pool_of(text.replace("\n[head]", "\nidle_minutes = 9\n[head]")), GPUS, KEY_FILE)
     assert told == again
     assert len({pools.digest_in(told), pools.digest_in(other), ""}) == 3
 
@@ -213,8 +227,8 @@ values = st.recursive(
 def test_any_text_comes_out_of_the_file_as_it_went_in(command: str, node: dict[str, Any]) -> None:
     section = pool_of(AWS)
     workers = {"spot": replace(section.workers["spot"], node=node, setup=(command,))}
-    told = yaml.safe_load(pools.cluster_file("eu", replace(section, workers=workers, setup=(command,)), GPUS))
-    assert told["worker_setup_commands"] == [command]
+    told = yaml.safe_load(pools.cluster_file("eu", replace(section, workers=workers, setup=(command,)), GPUS, KEY_FILE))
+    assert told["worker_setup_commands"][1:] == [command]
     assert {**told["available_node_types"]["spot"]["node_config"], **node} == told["available_node_types"]["spot"][
         "node_config"
     ]
@@ -253,4 +267,4 @@ def test_bounds_for_own_machines_are_refused_since_nothing_would_keep_them() -> 
 
 def test_workers_with_a_type_that_the_place_lacks_are_refused() -> None:
     with pytest.raises(Misconfigured, match=r"workers spot offer H100, which isn't among .*\(A100\)"):
-        pools.cluster_file("eu", pool_of(AWS), {"A100": {"GPU": 1.0}})
+        pools.cluster_file("eu", pool_of(AWS), {"A100": {"GPU": 1.0}}, KEY_FILE)

@@ -50,7 +50,7 @@ def test_its_lines_pass_our_own_check_and_become_a_file_for_rays_launcher(provid
     section = check_pool(
         toml_file.parsed(text, Path("kbslurm.toml")).built(RayPoolSection, ("ray", "eu north", "pool"))
     )
-    made = pools.cluster_file("eu-north", section, {"H100": {"GPU": 1, "accelerator_type:H100": 0.001}})
+    made = pools.cluster_file("eu-north", section, {"H100": {"GPU": 1, "accelerator_type:H100": 0.001}}, "/key")
     assert pools.digest_in(made) and section.provider == provider
     assert all("# ?" in line for line in text.splitlines() if "example" not in line and "10.0.0" in line)
 

@@ -21,6 +21,7 @@ KIND_LABEL = "kbslurm.pool"  # on each worker: its kind
 FILE_LABEL = "kbslurm.pool-file"  # on the head: what the cluster was started from
 MADE_BY = "# Written by `kbslurm ray pool "
 TOKEN_FILE = "~/.ray/auth_token"
+KEY_FILE = "~/.kbslurm/run-key"  # where it arrives on a node; from there it goes to where the place's jobs look for it
 PORT = 6379
 _CLIENTS: Mapping[str, tuple[str, ...]] = {  # what Ray needs on the head to start machines
     "aws": ("boto3>=1.26",),
@@ -39,8 +40,9 @@ class Bare(str):
     __slots__ = ()
 
 
-def cluster_file(place: str, pool: RayPoolSection, gpus: Mapping[str, Mapping[str, float]]) -> str:
+def cluster_file(place: str, pool: RayPoolSection, gpus: Mapping[str, Mapping[str, float]], key_file: str) -> str:
     """Ray's YAML for this pool. `gpus`: what one run of each of the place's GPU types asks Ray for, by resource.
+    `key_file`: where its jobs look for the run key.
 
     Misconfigured if workers offer a type that the place doesn't have."""
     for name, told in pool.workers.items():
@@ -51,8 +53,8 @@ def cluster_file(place: str, pool: RayPoolSection, gpus: Mapping[str, Mapping[st
                 key=f"ray.{place}.pool.workers.{name}.gpu",
                 fix=f"Add {told.gpu} below [ray.{place}.gpus], or correct it here.",
             )
-    plain = _rendered(place, pool, gpus, {})
-    return _rendered(place, pool, gpus, {FILE_LABEL: hashlib.sha256(plain.encode()).hexdigest()[:16]})
+    plain = _rendered(place, pool, gpus, key_file, {})
+    return _rendered(place, pool, gpus, key_file, {FILE_LABEL: hashlib.sha256(plain.encode()).hexdigest()[:16]})
 
 
 def digest_in(text: str) -> str:
@@ -62,7 +64,11 @@ def digest_in(text: str) -> str:
 
 
 def _rendered(
-    place: str, pool: RayPoolSection, gpus: Mapping[str, Mapping[str, float]], labels: Mapping[str, str]
+    place: str,
+    pool: RayPoolSection,
+    gpus: Mapping[str, Mapping[str, float]],
+    key_file: str,
+    labels: Mapping[str, str],
 ) -> str:
     values = {
         "place": Bare(place),
@@ -71,11 +77,13 @@ def _rendered(
         "pool": pool,
         "provider": _provider(pool),
         "head": HEAD,
-        "types": {} if pool.provider == "local" else _types(pool, gpus, labels),
-        "mounts": {TOKEN_FILE: pool.token_file} | ({pool.node_key_file: pool.key_file} if pool.key_file else {}),
+        "types": {} if pool.provider == "local" else _types(pool, gpus, key_file, labels),
+        "mounts": {TOKEN_FILE: pool.token_file} | ({KEY_FILE: pool.key_file} if pool.key_file else {}),
         "setup": _setup(pool),
         "head_setup": [*_clients(pool), *pool.head.setup],
-        "worker_setup": _worker_setup(pool, next(iter(pool.workers.values())) if pool.provider == "local" else None),
+        "worker_setup": _worker_setup(
+            pool, next(iter(pool.workers.values())) if pool.provider == "local" else None, key_file
+        ),
         "head_start": ["ray stop", _head_start(pool, labels)],
         "none_of": lambda commands: Bare("" if commands else " []"),
         "worker_start": ["ray stop", _worker_start(pool, gpus)],
@@ -122,7 +130,7 @@ def _provider(pool: RayPoolSection) -> Mapping[str, Any]:
 
 
 def _types(
-    pool: RayPoolSection, gpus: Mapping[str, Mapping[str, float]], labels: Mapping[str, str]
+    pool: RayPoolSection, gpus: Mapping[str, Mapping[str, float]], key_file: str, labels: Mapping[str, str]
 ) -> Mapping[str, Mapping[str, Any]]:
     """The kinds of machines. The head has no cores to give away, so that no submission ever runs beside it."""
     head = pool.head
@@ -145,7 +153,7 @@ def _types(
             ),
         }
         if told.setup:  # these replace the common ones
-            found[name]["worker_setup_commands"] = [*_setup(pool), *_worker_setup(pool, told)]
+            found[name]["worker_setup_commands"] = [*_setup(pool), *_worker_setup(pool, told, key_file)]
     return found
 
 
@@ -173,7 +181,7 @@ def _machine(
 
 def _setup(pool: RayPoolSection) -> list[str]:
     """On every node: Ray itself, and what is secret for nobody else's eyes."""
-    key = [f"chmod 0400 {pool.node_key_file}"] if pool.key_file else []
+    key = [f"chmod 0400 {KEY_FILE}"] if pool.key_file else []
     wanted = shlex.quote(f"ray[default]=={pool.ray_version}")
     version = re.escape(pool.ray_version)
     return [
@@ -188,13 +196,15 @@ def _clients(pool: RayPoolSection) -> list[str]:
     return [f"python3 -m pip install {shlex.join(packages)}"] if packages else []
 
 
-def _worker_setup(pool: RayPoolSection, told: RayWorkersSection | None) -> list[str]:
-    """On every worker: the run key, if a command prints it there, and what the site adds."""
-    key = pool.node_key_file
-    folder, fresh = key.rpartition("/")[0], f"{key}.new"
-    get = f"rm -f {fresh} && (umask 377; {pool.key_command} > {fresh}) && test -s {fresh} && mv -f {fresh} {key}"
-    put = [f"mkdir -p {folder} && chmod 0700 {folder} && {get}"] if pool.key_command else []
-    return [*put, *pool.setup, *(told.setup if told is not None else ())]
+def _worker_setup(pool: RayPoolSection, told: RayWorkersSection | None, key_file: str) -> list[str]:
+    """On every worker: the run key, for its user alone, and what the site adds. Without a key it doesn't join."""
+    folder = KEY_FILE.rpartition("/")[0]
+    get = f"rm -f {KEY_FILE} && (umask 377; {pool.key_command} > {KEY_FILE})"
+    got = [f"mkdir -p {folder} && chmod 0700 {folder} && {get}"] if pool.key_command else []
+    there = shlex.quote(key_file)
+    put = f"install -D -m 0400 {KEY_FILE} {there} 2>/dev/null"
+    as_root = f'sudo -n install -D -m 0400 -o "$(id -u)" -g "$(id -g)" {KEY_FILE} {there}'
+    return [*got, f"test -s {KEY_FILE} && ({put} || {as_root})", *pool.setup, *(told.setup if told else ())]
 
 
 def _head_start(pool: RayPoolSection, labels: Mapping[str, str]) -> str:

@@ -56,12 +56,6 @@ def _gpu(text: str) -> str:
     return contest.gpu_name(text) if text else text
 
 
-def _remote(text: str) -> str:
-    if not re.fullmatch(r"(?:~|)(?:/[A-Za-z0-9._-]+)+", text) or "/.." in text:
-        raise Invalid(f"{text!r} isn't a valid path on the nodes", hint='Write "/home/ubuntu/.kbslurm/run-key".')
-    return text
-
-
 def _version(text: str) -> str:
     if not re.fullmatch(r"[0-9]+(?:\.[0-9]+){1,2}", text):
         raise Invalid(f"{text!r} isn't a release of Ray", hint='Write "2.60.0".')
@@ -221,10 +215,6 @@ class RayPoolSection:
             "doc": "Instead: a command that prints the run key on a worker, from a secret store.",
             "check": _line,
         },
-    )
-    node_key_file: str = field(
-        default="~/.kbslurm/run-key",
-        metadata={"doc": "Where the run key is on the nodes, with mode 0400.", "check": _remote},
     )
     setup: tuple[str, ...] = field(
         default=(), metadata={"doc": "Commands that set up each worker, such as fetching its image.", "check": _lines}
