@@ -14,6 +14,7 @@ from kbslurm.domain.drift import Ranked
 from kbslurm.domain.intake import Admission, Basis, ServiceToken
 from kbslurm.domain.keepers import Facts, Keeper, KeeperEnding, KeeperSighting
 from kbslurm.domain.measure import Yardstick
+from kbslurm.domain.node_jobs import NodeJob
 from kbslurm.domain.placement import Backlog, Rules
 from kbslurm.domain.run import (
     AttemptId,
@@ -516,6 +517,26 @@ class Events(Protocol):
 
 # The daemon's work is done either by the holder of the lease `daemon` or, until this row expires, by a timer.
 TICKS = "ticks"
+
+
+class NodeJobs(Protocol):
+    """Jobs whose start is claimed at our API, by the place's own nodes: what such a place's backend needs."""
+
+    def offer(self, name: JobName, place: str, order: bytes, lease_s: float, now: datetime) -> NodeJob:
+        """Keep this sealed order for whoever claims the job; one that is there already is left as it is."""
+
+    def look(self, names: Sequence[JobName]) -> Mapping[JobName, NodeJob]:
+        """Those of them that were offered or forbidden."""
+
+    def forbid(self, name: JobName, place: str, now: datetime, *, unclaimed: bool = False) -> NodeJob:
+        """Keep it from being claimed, and a claimant from going on; offered or not. `unclaimed`: only if nobody has
+        claimed it. Returns what holds now."""
+
+    def result(self, name: JobName) -> bytes | None:
+        """What its claimant delivered, sealed."""
+
+    def prune(self, place: str, before: datetime, *, keep: Collection[JobName]) -> int:
+        """Remove those that nobody has touched since, except these; returns how many."""
 
 
 class Leases(Protocol):

@@ -14,16 +14,19 @@ from kbslurm.config.settings import Config
 from kbslurm.domain.intake import Offer
 from kbslurm.domain.physics import Peak
 from kbslurm.domain.placement import Budget, Rules
-from kbslurm.errors import KbslurmError, Misconfigured
+from kbslurm.domain.secret_names import of_ray
+from kbslurm.errors import BackendTrouble, KbslurmError, Misconfigured
 from kbslurm.flow.place import Place
 from kbslurm.observe.crash_points import crash_point
 
 if TYPE_CHECKING:
     from kbslurm.backends.modal.connection import Connection
+    from kbslurm.backends.ray.api import Api as RayApi
     from kbslurm.backends.slurm.call_budget import CallBudget
     from kbslurm.backends.slurm.commands import Commands
     from kbslurm.domain.problem import Problem
     from kbslurm.domain.site import Fleet, GpuType, Site, Submission
+    from kbslurm.ports import NodeJobs
     from kbslurm.store.postgres import PostgresStore
 
 POSTGRES = "postgres"
@@ -97,6 +100,7 @@ def places(config: Config) -> list[Place]:
         found.append(github_place(config))
     if config.modal.gpus:
         found.append(modal_place(config))
+    found += [ray_place(config, name) for name, told in config.ray.items() if told.gpus]
     found = [_as_decided(place, config) for place in found]
     names = [place.name for place in found]
     _check_named(config, names)
@@ -184,6 +188,9 @@ def slots(config: Config) -> Mapping[str, int]:
         found[name] = found.get(name, 0) + most
     for name, function in config.modal.gpus.items():
         found[name] = found.get(name, 0) + function.slots
+    for cluster in config.ray.values():
+        for name, asked in cluster.gpus.items():
+            found[name] = found.get(name, 0) + asked.slots
     return found
 
 
@@ -194,6 +201,9 @@ def slots_at(config: Config, place: str, gpu: str) -> int:
             return site.gpus[gpu].slots
     if place == config.local_name:
         return config.daemon.local.slots.get(gpu, 0)
+    if place in config.ray:
+        asked = config.ray[place].gpus.get(gpu)
+        return asked.slots if asked is not None else 0
     if place == "github":
         return github_slots(config).get(gpu, 0)
     return config.modal.gpus[gpu].slots if place == MODAL and gpu in config.modal.gpus else 0
@@ -238,6 +248,9 @@ def offers(config: Config) -> tuple[Offer, ...]:
         found.append(Offer(name="github", gpus=tuple(github.gpus), role="overflow", staff_only=github.staff_only))
     if modal.gpus:
         found.append(Offer(name="modal", gpus=tuple(modal.gpus), role="overflow", staff_only=modal.staff_only))
+    for name, told in config.ray.items():
+        if told.gpus:
+            found.append(Offer(name=name, gpus=tuple(told.gpus), staff_only=told.staff_only))
     decided = config.policy.places
     return tuple(replace(one, role=decided[one.name].role or one.role) if one.name in decided else one for one in found)
 
@@ -414,6 +427,83 @@ def modal_place(config: Config) -> Place:
         patience_s=told.start_within_s,
         widest={name: gpu.count for name, gpu in told.gpus.items()},
     )
+
+
+def ray_place(config: Config, name: str) -> Place:
+    """A Ray cluster. What its nodes say comes to our own database, so a report is never late once it is there."""
+    from kbslurm.backends.ray.backend import RayBackend, RayGpu, RayNodes
+
+    told = config.ray[name]
+    backend = RayBackend(
+        ray_api(config, name),
+        lambda: _node_jobs(config),
+        name=name,
+        gpus={
+            gpu: RayGpu(
+                num_gpus=asked.num_gpus,
+                resources=asked.resources,
+                slots=asked.slots,
+                memory_bytes=int(asked.memory_gb * (1 << 30)),
+                image=asked.image,
+            )
+            for gpu, asked in told.gpus.items()
+        },
+        nodes=RayNodes(
+            service_url=told.service_url or config.server.public_url, key_file=told.key_file, python=told.python
+        ),
+        key=ray_key(config, name),
+        eval_dir=shared_folders.eval_dir(),
+        lease_s=told.lease_s,
+        min_isolation=told.min_isolation,
+        ranked=told.ranked,
+        crash_point=lambda step: crash_point(f"ray.{step}"),
+    )
+    return Place(
+        backend=backend,
+        untrusted=not told.staff_only,
+        ranked_min_isolation=told.ranked_min_isolation,
+        poll_s=told.poll_s,
+        grace_s=max(2.0, 2 * told.poll_s),
+        sweep_gap_s=max(1.0, told.poll_s),
+        patience_s=told.start_within_s,
+        widest={gpu: max(1, int(asked.num_gpus)) for gpu, asked in told.gpus.items()},
+    )
+
+
+def ray_api(config: Config, name: str) -> RayApi:
+    """The connection to a cluster's API. Nothing is called before it is used."""
+    from kbslurm.backends.ray.api import Api
+
+    told, variable = config.ray[name], of_ray(name)[0]
+    token = config.secret(variable) or ""
+    if not (token.isascii() and token.isprintable()):
+        raise Misconfigured(f"{variable} contains a character that isn't allowed in a token", fix="Copy it again.")
+    return Api(name, url=told.url, token=token, timeout_s=told.timeout_s, ca_file=told.ca_file)
+
+
+def ray_key(config: Config, name: str) -> bytes:
+    """The run key that the service and the nodes of this cluster hold."""
+    from kbslurm.backends.github.runner_program import OrderFailed, key_in
+
+    variable = of_ray(name)[1]
+    try:
+        return key_in(config.secret(variable) or "")
+    except OrderFailed:
+        raise Misconfigured(
+            f"{variable} isn't a 32-byte key (64 hexadecimal digits)",
+            fix=f"Make one with: openssl rand -hex 32. The nodes need the same in {config.ray[name].key_file}.",
+        ) from None
+
+
+def _node_jobs(config: Config) -> NodeJobs:
+    """Where the nodes' claims are: in the database that runs when they are first asked for."""
+    from kbslurm.store.connect import Pool
+    from kbslurm.store.node_jobs import NodeJobs
+
+    url = running_database(config)
+    if url is None:
+        raise BackendTrouble("database", "it isn't running", hint="Start the service: kbslurm up.")
+    return NodeJobs(Pool(url))
 
 
 def modal_token(config: Config) -> tuple[str, str]:

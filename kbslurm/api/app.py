@@ -32,6 +32,7 @@ from kbslurm.api.routes import (
     bot,
     contests,
     feed,
+    nodes,
     popcorn,
     profiling,
     publishing,
@@ -82,6 +83,7 @@ def create_app(context: Context, *, more: Sequence[APIRouter] = ()) -> FastAPI:
         sign_on.routes(context),
         publishing.routes(context),
         pulling.routes(context),
+        nodes.routes(context),
         pages.routes(context, histories, standings),
         *more,
     ):

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from kbslurm.backends.ray.calls import RESULT_CAP
 from kbslurm.domain.roster import BYTES_CAP
 from kbslurm.domain.source import SOURCE_CAP
 from kbslurm.problems.upload import PACKED_CAP, PACKED_HINT
@@ -23,14 +24,15 @@ SOURCE = SOURCE_CAP + FRAME
 PROBLEM = PACKED_CAP + FRAME
 ROSTER = BYTES_CAP + FRAME
 
-Who = Literal["anyone", "browser", "person", "service", "creator", "helper", "host", "staff"]
+Who = Literal["anyone", "browser", "person", "service", "creator", "helper", "host", "staff", "node"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
     """`cap`: the largest body, in bytes. `who` may send one; every call of a `person` that changes something is listed
     with that, so that a host who makes it for them is noted. A `helper` is a host, or has a role on a board; `staff`
-    are so in a browser. `in_turn`: it uses a thread, so clients take turns; `submits`: it counts as a submission."""
+    are so in a browser; a `node` proves by its place's run key which attempt it runs. `in_turn`: it uses a thread, so
+    clients take turns; `submits`: it counts as a submission."""
 
     cap: int = NOTHING
     who: Who = "anyone"
@@ -62,6 +64,9 @@ CALLS: Mapping[str, Call] = {
     "POST /user/submissions": Call(cap=SOURCE, who="person", submits=True),
     "POST /profile": Call(cap=SOURCE, who="person", submits=True),
     "POST /submission/{leaderboard}/{gpu}/{mode}": Call(cap=SOURCE, who="person", submits=True),
+    "POST /nodes/{place}/{name}/claim": Call(cap=FIELDS, who="node"),
+    "POST /nodes/{place}/{name}/beat": Call(cap=FIELDS, who="node"),
+    "POST /nodes/{place}/{name}/result": Call(cap=RESULT_CAP, who="node"),
     "POST /{leaderboard}/{gpu}/{mode}": Call(cap=SOURCE, who="person", submits=True),
     "POST /bot/people": Call(cap=FIELDS, who="service"),
     "POST /bot/link": Call(cap=FIELDS, who="service"),

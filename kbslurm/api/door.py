@@ -13,7 +13,7 @@ from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Message, Receive
 
-from kbslurm.api import calls, identity, sessions
+from kbslurm.api import calls, identity, node_calls, sessions
 from kbslurm.api.calls import Call
 from kbslurm.api.context import Context
 from kbslurm.api.incoming import incoming_of
@@ -88,6 +88,8 @@ def _check_may_send(context: Context, request: Request, call: Call) -> None:
         case "staff":
             if not access.may_see_staff_page(sessions.signed_on(context, request)):
                 raise Refused("this page is for staff")
+        case "node":
+            node_calls.check(context, request)
         case "anyone":
             pass
         case _:

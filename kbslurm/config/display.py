@@ -10,7 +10,7 @@ from kbslurm.config.secret_values import MASK, masked_url
 from kbslurm.config.sections.kbslurm_toml import leaves
 from kbslurm.config.settings import Config
 from kbslurm.domain import placement
-from kbslurm.domain.secret_names import SECRET_VARIABLES
+from kbslurm.domain.secret_names import SECRET_VARIABLES, of_ray
 
 
 def shown(config: Config) -> Iterator[tuple[str, str, str]]:
@@ -18,7 +18,7 @@ def shown(config: Config) -> Iterator[tuple[str, str, str]]:
     yield "file", str(config.file or "none"), "the first one found" if config.file else "no kbslurm.toml found"
     for key, value in leaves(config):
         yield key, _as_text(value), config.origins.get(key, "default")
-    for name in SECRET_VARIABLES:
+    for name in (*SECRET_VARIABLES, *(one for place in config.ray for one in of_ray(place))):
         found = config.secrets.get(name)
         said = "not set" if found is None else masked_url(found.reveal()) if name == "DATABASE_URL" else MASK
         yield name, said, config.origins.get(name, "default")

@@ -23,6 +23,8 @@ from kbslurm.config.secret_values import MISPLACED, Secret, secret_in
 from kbslurm.config.sections.checks import web_address
 from kbslurm.config.sections.github import check_github
 from kbslurm.config.sections.kbslurm_toml import KbslurmToml, check_addresses, check_reached, leaves, path_of
+from kbslurm.config.sections.ray import check_ray
+from kbslurm.domain import secret_names
 from kbslurm.domain.secret_names import SECRET_VARIABLES
 
 FILE_NAME = "kbslurm.toml"
@@ -99,7 +101,7 @@ def load(path: Path | None = None, env: Mapping[str, str] | None = None, *, cwd:
         state_dir = default_state_dir(env)
         told = dataclasses.replace(told, daemon=dataclasses.replace(told.daemon, state_dir=state_dir))
     secrets: dict[str, Secret] = {}
-    for name in SECRET_VARIABLES:
+    for name in (*SECRET_VARIABLES, *(one for place in told.ray for one in secret_names.of_ray(place))):
         if found := secret_in(name, around, here):
             secrets[name] = Secret(found)
             source = name if around.get(name) else f"{name}_FILE"
@@ -107,6 +109,7 @@ def load(path: Path | None = None, env: Mapping[str, str] | None = None, *, cwd:
     check_addresses(told, known)
     check_reached(told, known)
     check_github(told.github, known)
+    check_ray(told.ray, told.server.public_url, known)
     parts = {one.name: getattr(told, one.name) for one in dataclasses.fields(told)}
     return Config(**parts, file=file, secrets=secrets, origins=origins)
 

@@ -43,6 +43,7 @@ SLURM_CRASH_POINTS = ("slurm.folder", "slurm.sent", "slurm.submitted")
 SLURM_KEEPER_CRASH_POINTS = ("slurm.keeper_folder", "slurm.keeper_sent", "slurm.keeper_submitted")
 GITHUB_CRASH_POINTS = ("github.payload", "github.sending", "github.sent")
 MODAL_CRASH_POINTS = ("modal.intent", "modal.placed", "modal.spawned", "modal.started")
+RAY_CRASH_POINTS = ("ray.offering", "ray.sending", "ray.sent")
 OVERFLOW_CRASH_POINTS = (
     "breaker.before_commit",
     "breaker.after_commit",

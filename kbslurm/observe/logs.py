@@ -14,11 +14,11 @@ import sys
 from datetime import UTC, datetime
 from typing import IO, Any, Protocol
 
-from kbslurm.domain.secret_names import SECRET_VARIABLES
+from kbslurm.domain.secret_names import secret_ones
 
 ROOT = "kbslurm"
 # URLs may appear in logs: only their password is redacted.
-BLANKED = tuple(name for name in SECRET_VARIABLES if name != "DATABASE_URL")
+SHOWN = "DATABASE_URL"
 _URL_PASSWORD = re.compile(r"(\w+://[^\s:/@]*):[^\s@/]+@")
 _SHORTEST_SECRET = 6
 
@@ -88,9 +88,9 @@ class AsJson(logging.Formatter):
 def without_secrets(text: str) -> str:
     """The text with URL passwords and the values of secret variables redacted."""
     text = _URL_PASSWORD.sub(r"\1:***@", text)
-    for name in BLANKED:
+    for name in secret_ones(os.environ):
         value = os.environ.get(name, "")
-        if len(value) >= _SHORTEST_SECRET:
+        if name != SHOWN and len(value) >= _SHORTEST_SECRET:
             text = text.replace(value, "***")
     return text
 

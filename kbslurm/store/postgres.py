@@ -25,6 +25,7 @@ from kbslurm.store.leases import Leases
 from kbslurm.store.limits import Limits
 from kbslurm.store.listening import Listener
 from kbslurm.store.nicknames import Nicknames
+from kbslurm.store.node_jobs import NodeJobs
 from kbslurm.store.overview import Overview
 from kbslurm.store.own_scores import OwnScores
 from kbslurm.store.past_versions import PastVersions
@@ -71,6 +72,7 @@ class PostgresStore(Rows):
         self.limits = Limits(pool, self.boards)
         self.gpu_budgets = GpuBudgets(pool)
         self.nicknames = Nicknames(pool)
+        self.node_jobs = NodeJobs(pool)
         self.times = Times(pool, self.boards)
         self.invites = Invites(pool, self.boards)
         self.intake = Intake(pool, self.boards, self.problems)

@@ -577,6 +577,27 @@ artifact = Table(
     Index(None, "at"),
 )
 
+# A job at a place whose nodes call us. It starts only if a process claims it here, and no second one ever can.
+# `sealed_order` and `result` are sealed under the place's run key. A row needs no attempt: a cancel may come first.
+node_job = Table(
+    "node_job",
+    metadata,
+    Column("name", Text, primary_key=True),
+    _words("place"),
+    Column("lease_s", Double, nullable=False),
+    Column("sealed_order", LargeBinary),
+    _moment("offered_at", null=False),
+    _moment("forbidden_at"),
+    _words("claimant", null=True),
+    _words("node", default=""),
+    _moment("claimed_at"),
+    _moment("heard_at"),
+    _told("progress"),
+    Column("result", LargeBinary),
+    CheckConstraint("(claimant IS NULL) = (claimed_at IS NULL)", name="claimed"),
+    Index(None, "place", "offered_at"),
+)
+
 stale_report = Table(
     "stale_report",
     metadata,

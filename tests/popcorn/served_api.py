@@ -6,7 +6,7 @@ import functools
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -118,13 +118,14 @@ def served(
     boards: bool = True,
     bot: str | None = None,
     toml: str = "",
+    env: Mapping[str, str] | None = None,
 ) -> Iterator[ServedApi]:
     """The API alone."""
     slots = ", ".join(f"{gpu} = 1" for gpu in GPUS)
     place.mkdir(parents=True, exist_ok=True)
     file = place / "kbslurm.toml"
     file.write_text(f"[daemon]\nstate_dir = '{place}'\n[daemon.local]\nname = 'local'\nslots = {{ {slots} }}\n{toml}")
-    env = {"DATABASE_URL": url, **({"POPCORN_ADMIN_TOKEN": admin} if admin else {})}
+    env = {**(env or {}), "DATABASE_URL": url, **({"POPCORN_ADMIN_TOKEN": admin} if admin else {})}
     env |= {"KBSLURM_BOT_TOKEN": bot} if bot else {}
     with PostgresStore(url) as store:
         context = context_of(settings.load(file, env, cwd=place), store, clock=clock)

@@ -17,6 +17,7 @@ from kbslurm.observe.crash_points import (
     KEEPER_CRASH_POINTS,
     MODAL_CRASH_POINTS,
     OVERFLOW_CRASH_POINTS,
+    RAY_CRASH_POINTS,
     SLURM_CRASH_POINTS,
     SLURM_KEEPER_CRASH_POINTS,
 )
@@ -38,6 +39,7 @@ def test_every_crash_point_in_the_code_is_listed_and_every_listed_one_is_in_the_
         *SLURM_KEEPER_CRASH_POINTS,
         *GITHUB_CRASH_POINTS,
         *MODAL_CRASH_POINTS,
+        *RAY_CRASH_POINTS,
         *OVERFLOW_CRASH_POINTS,
         *KEEPER_CRASH_POINTS,
     }

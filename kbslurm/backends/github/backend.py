@@ -22,7 +22,6 @@ import time
 import zipfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -31,18 +30,18 @@ from typing import Any
 from kbslurm.backends.github import repository_files, runner_program
 from kbslurm.backends.github.api import Answer, Api
 from kbslurm.backends.paths import NAME
+from kbslurm.backends.sealed_result import Result, opened
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
 from kbslurm.observe.logs import teller
 from kbslurm.ports import JobSpec, LimitReport
-from kbslurm_eval.shared.wire import ARTIFACT_CAP, REPORT_CAP
+from kbslurm_eval.shared.wire import ARTIFACT_CAP
 
 tell = teller("github")
 
 WORKFLOW = "kbslurm-run.yml"
 TITLE = "kbslurm "
 INPUTS_CAP = 60_000  # GitHub accepts 65535 characters of inputs in total
-SEALED_CAP = 2 * REPORT_CAP
 ZIP_CAP, MEMBERS_CAP = 64 << 20, 16
 PER_PAGE = 50
 PAGES, NEAR = 20, 3  # how many are listed at most, and at every poll
@@ -58,26 +57,6 @@ LOG_CAP = 4 << 20
 
 def pass_by(_step: str) -> None:
     """A crash point's action outside tests: nothing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """A job's result, opened."""
-
-    ending: Ending
-    exit_code: int | None
-    reason: str
-    node: str
-    started_at: datetime | None
-    ended_at: datetime | None
-    report: bytes | None
-    artifacts: Mapping[str, bytes]
-    log: str
-
-    @property
-    def size(self) -> int:
-        """Roughly how many bytes it uses."""
-        return len(self.report or b"") + sum(map(len, self.artifacts.values())) + len(self.log)
 
 
 class GithubBackend:
@@ -509,7 +488,7 @@ class GithubBackend:
     def _read(self, name: JobName, unpack: Callable[[], bytes]) -> Result | str:
         """The sealed result, opened and remembered; a sentence if it isn't valid."""
         try:
-            found = _opened(unpack(), self._key, name)
+            found = opened(unpack(), self._key, name)
         except runner_program.OrderFailed as error:
             return f"its result can't be opened ({error})"
         except Exception as error:  # noqa: BLE001 - whatever an archive can be made to raise, it is this one's alone
@@ -595,34 +574,9 @@ def _unpacked(packed: bytes) -> bytes:
             return file.read(ZIP_CAP + 1)
 
 
-def _opened(sealed: bytes, key: bytes, name: JobName) -> Result:
-    """A sealed result, opened."""
-    came = json.loads(runner_program.opened(sealed, key, name, "result", runner_program.RESULT_CAP))
-    if came["form"] != runner_program.FORM or came["name"] != name:
-        raise ValueError("it belongs to another attempt or has another format")
-    exit_ = came["exit"]
-    report = None if came["report"] is None else base64.b64decode(came["report"])
-    result = Result(
-        ending=Ending(exit_.get("ending", Ending.NO_REPORT)),
-        exit_code=exit_.get("exit_code"),
-        reason=str(exit_.get("reason") or ("" if exit_ else "the harness couldn't be started on its runner")),
-        node=str(came["node"]),
-        started_at=_stamp(exit_.get("started_at")),
-        ended_at=_stamp(exit_.get("ended_at")),
-        report=report if report is not None and len(report) <= SEALED_CAP else None,
-        artifacts={str(one): base64.b64decode(data) for one, data in came["artifacts"].items()},
-        log=str(came["log"]),
-    )
-    return replace(result, report=None) if result.ending is Ending.CANCELLED else result
-
-
 def _moment(text: Any) -> datetime | None:
     try:
         found = datetime.fromisoformat(str(text))
     except ValueError:
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def _stamp(seconds: Any) -> datetime | None:
-    return datetime.fromtimestamp(seconds, UTC) if isinstance(seconds, int | float) else None

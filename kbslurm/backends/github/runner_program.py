@@ -150,10 +150,10 @@ def unpack(env: Mapping[str, str]) -> int:
     for made in (folder, folder / "out", folder / "scratch"):
         made.mkdir(mode=0o700, parents=made == folder)
         made.chmod(0o700)
-    _put(folder / "manifest.json", order.pop("manifest").encode(), 0o400)
-    _put(folder / "key", bytes.fromhex(order.pop("key")), 0o400)
-    _put(folder / "starting", b"", 0o600)
-    _put(folder / "told.json", json.dumps(order).encode(), 0o400)
+    put(folder / "manifest.json", order.pop("manifest").encode(), 0o400)
+    put(folder / "key", bytes.fromhex(order.pop("key")), 0o400)
+    put(folder / "starting", b"", 0o600)
+    put(folder / "told.json", json.dumps(order).encode(), 0o400)
     return 0
 
 
@@ -165,7 +165,7 @@ def run(env: Mapping[str, str]) -> int:
         return _run(env, folder)
     except OrderFailed as error:
         if not (folder / "exit.json").exists():
-            _put(folder / "exit.json", json.dumps({"ending": "no_report", "reason": str(error)}).encode(), 0o600)
+            put(folder / "exit.json", json.dumps({"ending": "no_report", "reason": str(error)}).encode(), 0o600)
         raise
 
 
@@ -179,7 +179,7 @@ def _run(env: Mapping[str, str], folder: Path) -> int:
         raise OrderFailed(
             "the harness in this repository isn't the service's: run `kbslurm github install` and push it"
         )
-    _put(folder / "order.json", json.dumps(_order(env, folder, told)).encode(), 0o400)
+    put(folder / "order.json", json.dumps(supervisors_order(env, folder, told, HERE / "eval")).encode(), 0o400)
     program = (
         "import os, sys; sys.path.insert(0, sys.argv[1]); import supervise; supervise.prctl(1, 15);"
         " raise SystemExit(supervise.main(sys.argv[2], os.open(sys.argv[3], os.O_RDONLY)))"
@@ -199,11 +199,11 @@ def close(env: Mapping[str, str]) -> int:
     name, secret = _name(env), key_in(env.get("KBSLURM_RUN_KEY", ""))
     folder = _folder(env, name)
     came: dict[str, Any] = {"form": FORM, "name": name, "node": env.get("RUNNER_NAME", ""), "log": ""}
-    came["exit"] = json.loads(_read(folder / "exit.json", 65_536) or b"{}")
-    report = _read(folder / "out" / "report.json", SEALED_REPORT_CAP)
+    came["exit"] = json.loads(read_capped(folder / "exit.json", 65_536) or b"{}")
+    report = read_capped(folder / "out" / "report.json", SEALED_REPORT_CAP)
     came["report"] = None if report is None else base64.b64encode(report).decode()
-    came["log"] = (_read(folder / "log", 2 * LOG_BYTES) or b"")[-LOG_TAIL:].decode(errors="replace")
-    came["artifacts"] = _artifacts(folder / "out" / "artifacts")
+    came["log"] = (read_capped(folder / "log", 2 * LOG_BYTES) or b"")[-LOG_TAIL:].decode(errors="replace")
+    came["artifacts"] = artifacts_in(folder / "out" / "artifacts")
     result = sealed(json.dumps(came).encode(), secret, name, "result")
     if len(result) > OBJECT_CAP and is_enterprise(env["GITHUB_API_URL"]):
         print(f"{name}: its profile's files are too large for a git object and are left out")
@@ -260,14 +260,14 @@ def harness_digest(folder: Path) -> str:
     return told.hexdigest()
 
 
-def _order(env: Mapping[str, str], folder: Path, told: Mapping[str, Any]) -> dict[str, Any]:
+def supervisors_order(env: Mapping[str, str], folder: Path, told: Mapping[str, Any], harness: Path) -> dict[str, Any]:
     """The supervisor's order: the same limits and the same short environment as on any other machine."""
     shared = Path("/dev/shm")  # noqa: S108  # a folder of the attempt's own in it
     work = (shared if os.access(shared, os.W_OK) else folder) / f"{told['name']}-work"
     own = {"HOME": str(folder / "scratch"), "TMPDIR": str(folder / "scratch"), "KBSLURM_ATTEMPT": told["name"]}
     return {
         "argv": [
-            *("-I", str(HERE / "eval"), str(folder / "manifest.json"), "--key", str(folder / "key")),
+            *("-I", str(harness), str(folder / "manifest.json"), "--key", str(folder / "key")),
             *("--out", str(folder / "out"), "--work", str(work), *told["arguments"]),
         ],
         "environment": {"PATH": os.defpath, **{key: env[key] for key in HANDED_ON if key in env}, **own},
@@ -301,13 +301,14 @@ def _folder(env: Mapping[str, str], name: str) -> Path:
     return Path(env["RUNNER_TEMP"]) / "kbslurm" / name
 
 
-def _put(path: Path, data: bytes, mode: int) -> None:
+def put(path: Path, data: bytes, mode: int) -> None:
+    """A new file; nothing that is there is followed or written over."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     with os.fdopen(fd, "wb") as file:
         file.write(data)
 
 
-def _read(path: Path, cap: int) -> bytes | None:
+def read_capped(path: Path, cap: int) -> bytes | None:
     """A regular file of at most `cap` bytes. Anything else that a submission may have put there isn't followed or
     read."""
     try:
@@ -321,12 +322,13 @@ def _read(path: Path, cap: int) -> bytes | None:
     return data if len(data) <= cap else None
 
 
-def _artifacts(folder: Path) -> dict[str, str]:
+def artifacts_in(folder: Path) -> dict[str, str]:
+    """A profile's files, in base64."""
     found: dict[str, str] = {}
     if folder.is_symlink() or not folder.is_dir():
         return found
     for entry in sorted(folder.iterdir())[: 4 * ARTIFACTS]:
-        data = _read(entry, ARTIFACT_CAP)
+        data = read_capped(entry, ARTIFACT_CAP)
         if data is not None and len(found) < ARTIFACTS:
             found[entry.name] = base64.b64encode(data).decode()
     return found

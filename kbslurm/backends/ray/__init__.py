@@ -1,1 +1,1 @@
-"""Runs attempts as jobs of a Ray cluster."""
+"""Runs attempts as jobs of a Ray cluster, by its Jobs API."""

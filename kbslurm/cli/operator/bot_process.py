@@ -23,9 +23,9 @@ def environment(
 
     With `checks`, the bot's token for the service may be missing: if `kbslurm up` makes it, nobody else has it.
     """
-    from kbslurm.domain.secret_names import SECRET_VARIABLES
+    from kbslurm.domain.secret_names import secret_ones
 
-    ours = {*SECRET_VARIABLES, *(f"{name}_FILE" for name in SECRET_VARIABLES)}
+    ours = {name for name in os.environ if secret_ones([name.removesuffix("_FILE")])}
     env = {name: value for name, value in os.environ.items() if name not in ours and not name.startswith("PG")}
     token = config.secret("DISCORD_TOKEN")
     if token is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from kbslurm.config.sections.github import GithubSection
 from kbslurm.config.sections.modal import ModalSection
 from kbslurm.config.sections.oidc import OidcSection
 from kbslurm.config.sections.policy import PolicySection
+from kbslurm.config.sections.ray import RAY_PLACES, RaySection
 from kbslurm.config.sections.server import ServerSection
 from kbslurm.config.sections.sites import SitesSection
 from kbslurm.errors import Misconfigured
@@ -31,6 +32,7 @@ class KbslurmToml:
     github: GithubSection = field(default_factory=GithubSection)
     oidc: OidcSection = field(default_factory=OidcSection)
     modal: ModalSection = field(default_factory=ModalSection)
+    ray: Mapping[str, RaySection] = field(default_factory=dict, metadata=RAY_PLACES)
     sites: SitesSection = field(default_factory=SitesSection)
 
 
@@ -92,6 +94,9 @@ def leaves(table: Any, above: str = "") -> Iterator[tuple[str, Any]]:
         value = getattr(table, one.name)
         if dataclasses.is_dataclass(value) and "reads" not in one.metadata:
             yield from leaves(value, f"{above}{one.name}.")
+        elif not above and one.metadata:  # places by their names, each a table
+            for name, place in value.items():
+                yield from leaves(place, f"{one.name}.{name}.")
         elif above:
             yield f"{above}{one.name}", value
 

@@ -1,0 +1,29 @@
+"""How a node proves to the service which attempt it speaks for: a MAC under a key derived for that attempt.
+
+Pure and standard library: the service, and the program that it sends to the nodes, both use it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+WHO, MAC, SUM = "X-Kbslurm-Who", "X-Kbslurm-Mac", "X-Kbslurm-Sum"
+RESULT_CAP = 64 << 20
+BEAT_CAP = 16_384
+
+
+def mac(key: bytes, verb: str, place: str, name: str, who: str, digest: str) -> str:
+    """The MAC of one call: `digest` is the hexadecimal sha256 of its body, empty without one."""
+    derived = hmac.digest(key, f"kbslurm calls {place} {name}".encode(), "sha256")
+    return hmac.digest(derived, f"{verb} {place} {name} {who} {digest}".encode(), "sha256").hex()
+
+
+def kit_mac(key: bytes, kit: bytes) -> str:
+    """What proves to a node that its program comes from the service."""
+    return hmac.digest(key, f"kbslurm kit {digest_of(kit)}".encode(), "sha256").hex()
+
+
+def digest_of(body: bytes) -> str:
+    """The hexadecimal sha256 of a body."""
+    return hashlib.sha256(body).hexdigest()
