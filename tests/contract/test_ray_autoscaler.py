@@ -16,14 +16,19 @@ import yaml
 
 from kbslurm.backends.ray import pool as pools
 from kbslurm.backends.ray import pool_check
+from kbslurm.config.sections.ray import RayGpuSection, RaySection
 from kbslurm.domain.finding import Finding, Grade
 from tests.ray_cluster import RayCluster, wait_until
 from tests.services import RAY_CLUSTER, needs
-from tests.unit.test_ray_pool import KEY_FILE, pool_of
+from tests.unit.test_ray_pool import pool_of
 
 pytestmark = needs(RAY_CLUSTER)
 
-GPUS = {"H100": {"H100": 1.0}, "A100": {"A100": 1.0}, "B200": {"B200": 1.0}}
+PLACE = RaySection(
+    url="http://head",
+    gpus={name: RayGpuSection(num_gpus=0, resources={name: 1.0}) for name in ("H100", "A100", "B200")},
+)
+GPUS = pools.asked(PLACE)
 POOL = """
 provider = "aws"
 region = "nowhere"
@@ -107,7 +112,7 @@ class Autoscaled(RayCluster):
 
 @pytest.fixture(scope="module")
 def text() -> str:
-    return pools.cluster_file("eu", pool_of(POOL), GPUS, KEY_FILE)
+    return pools.cluster_file("eu", PLACE, pool_of(POOL))
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +143,7 @@ def test_it_keeps_min_and_starts_what_waits_up_to_max(ray: Autoscaled, text: str
 def test_what_differs_from_the_configuration_is_told(ray: Autoscaled, text: str) -> None:
     wait_until("the worker that min asks for is there", lambda: ray.kinds().get("steady") == 1)
     other = pool_of(POOL.replace("min = 1\nmax = 1", "min = 2\nmax = 3").replace("[workers.spot]", "[workers.other]"))
-    now = pools.cluster_file("eu", other, GPUS, KEY_FILE)
+    now = pools.cluster_file("eu", PLACE, other)
     by = {(one.name, one.where): one for one in ray.findings(now, other)}
     assert by["pool", ""].grade is Grade.CAUTION and "another file" in by["pool", ""].text
     assert by["workers", "steady"].text == "1 node, fewer than min = 2"

@@ -7,16 +7,14 @@ import re
 import shlex
 import subprocess
 import textwrap
-import tomllib
 from pathlib import Path
 
 import pytest
 
 from kbslurm.backends.ray import pool as pools
-from kbslurm.config import toml_file
-from kbslurm.config.sections.ray_pool import RayPoolSection, check_pool
+from kbslurm.config import settings
 from tests.services import RAY, RAY_CLUSTER, needs
-from tests.unit.test_ray_pool import EVERY, GPUS, KEY_FILE, pool_of
+from tests.unit.test_ray_pool import EVERY, GPUS, PLACE, pool_of
 
 READ_BY_RAY = """
 import json, sys, yaml
@@ -42,7 +40,7 @@ print(json.dumps({
 def test_ray_reads_the_file_as_it_is_meant(text: str, tmp_path: Path) -> None:
     section = pool_of(text)
     file = tmp_path / "cluster.yaml"
-    file.write_text(pools.cluster_file("eu", section, GPUS, KEY_FILE))
+    file.write_text(pools.cluster_file("eu", PLACE, section))
     argv = [str(RAY.with_name("python")), "-c", READ_BY_RAY, str(file)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, env={"HOME": str(tmp_path)})
     assert done.returncode == 0, done.stderr[-3000:]
@@ -95,17 +93,13 @@ def test_every_command_of_rays_in_the_guide_is_one() -> None:
                 assert word.partition("=")[0] in helps[words[0]], f"ray {words[0]} has no {word}"
 
 
-def test_every_pool_in_the_guide_is_one() -> None:
+def test_every_pool_in_the_guide_is_one(tmp_path: Path) -> None:
     blocks = re.findall(r"^( *)```toml\n(.*?)^ *```$", GUIDE, re.MULTILINE | re.DOTALL)
     seen = []
     for _, body in blocks:
-        for place, table in tomllib.loads(textwrap.dedent(body))["ray"].items():
-            section = check_pool(
-                toml_file.TomlFile(path=Path("ray.md"), data=table, lines={}).built(RayPoolSection, ("pool",))
-            )
-            gpus = {
-                name: {"GPU": told["num_gpus"], **told.get("resources", {})} for name, told in table["gpus"].items()
-            }
-            assert pools.digest_in(pools.cluster_file(place, section, gpus, KEY_FILE))
+        (tmp_path / "kbslurm.toml").write_text(textwrap.dedent(body))
+        for place, section in settings.load(env={}, cwd=tmp_path).ray.items():
+            assert section.pool is not None
+            assert pools.digest_in(pools.cluster_file(place, section, section.pool))
             seen.append(place)
     assert seen == ["eu", "basement"]

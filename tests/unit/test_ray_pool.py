@@ -15,11 +15,15 @@ from hypothesis import strategies as st
 
 from kbslurm.backends.ray import pool as pools
 from kbslurm.config import toml_file
+from kbslurm.config.sections.ray import RayGpuSection, RaySection
 from kbslurm.config.sections.ray_pool import RayPoolSection, check_pool
 from kbslurm.errors import Invalid, Misconfigured
 
-KEY_FILE = "/etc/kbslurm/run-key"
-GPUS = {"H100": {"GPU": 1.0, "H100": 1.0}, "A100": {"GPU": 0.5}}
+PLACE = RaySection(
+    url="https://ray.example.edu",
+    gpus={"H100": RayGpuSection(resources={"H100": 1.0}), "A100": RayGpuSection(num_gpus=0.5)},
+)
+GPUS = pools.asked(PLACE)
 AWS = """
 provider = "aws"
 region = "eu-north-1"
@@ -96,7 +100,7 @@ def pool_of(text: str) -> RayPoolSection:
 
 
 def read(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(pools.cluster_file("eu", pool_of(text), GPUS, KEY_FILE))
+    found: dict[str, Any] = yaml.safe_load(pools.cluster_file("eu", PLACE, pool_of(text)))
     return found
 
 
@@ -151,16 +155,26 @@ def test_own_machines_get_their_resources_from_ray_start() -> None:
 def test_the_file_holds_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "run-key").write_text("7" * 64)
     monkeypatch.chdir(tmp_path)
-    text = pools.cluster_file("eu", pool_of(AWS), GPUS, KEY_FILE)
+    text = pools.cluster_file("eu", PLACE, pool_of(AWS))
     assert "7" * 64 not in text
     told = yaml.safe_load(text)
     assert told["file_mounts"] == {"~/.ray/auth_token": "~/.ray/auth_token", "~/.kbslurm/run-key": "run-key"}
-    assert "chmod 0400 ~/.kbslurm/run-key" in told["setup_commands"]
+    assert "chmod 0400 ~/.ray/auth_token ~/.kbslurm/run-key" in told["setup_commands"]
+
+
+def test_rays_environment_is_made_once_and_comes_first_on_the_path(tmp_path: Path) -> None:
+    make, put_first, *_ = read(AWS)["setup_commands"]
+    env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    for _ in range(2):
+        subprocess.run(["bash", "-c", f"{make} && {put_first}"], env=env, check=True)
+    found = subprocess.run(["bash", "-ic", "which pip"], env=env, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == str(tmp_path / ".kbslurm" / "venv" / "bin" / "pip")
+    assert len((tmp_path / ".bashrc").read_text().splitlines()) == 1
 
 
 def set_up(home: Path, text: str, key: Path) -> bool:
     """Whether a node with this home gets through the set-up as far as it is about the key, which is wanted here."""
-    told = yaml.safe_load(pools.cluster_file("eu", pool_of(text), GPUS, str(key)))
+    told = yaml.safe_load(pools.cluster_file("eu", replace(PLACE, key_file=str(key)), pool_of(text)))
     for command in told["worker_setup_commands"]:
         env = {"HOME": str(home), "PATH": os.environ["PATH"]}
         if "run-key" in command and subprocess.run(["bash", "-c", command], env=env, check=False).returncode:
@@ -208,9 +222,9 @@ def test_every_command_is_one_that_a_shell_can_read(text: str) -> None:
 
 @pytest.mark.parametrize("text", EVERY.values(), ids=EVERY)
 def test_the_file_says_what_it_is_and_changes_with_what_it_says(text: str) -> None:
-    told = pools.cluster_file("eu", pool_of(text), GPUS, KEY_FILE)
-    again = pools.cluster_file("eu", pool_of(text + "\n# only a comment"), GPUS, KEY_FILE)
-    other = pools.cluster_file("eu", pool_of(text.replace("\n[head]", "\nidle_minutes = 9\n[head]")), GPUS, KEY_FILE)
+    told = pools.cluster_file("eu", PLACE, pool_of(text))
+    again = pools.cluster_file("eu", PLACE, pool_of(text + "\n# only a comment"))
+    other = pools.cluster_file("eu", PLACE, pool_of(text.replace("\n[head]", "\nidle_minutes = 9\n[head]")))
     assert told == again
     assert len({pools.digest_in(told), pools.digest_in(other), ""}) == 3
 
@@ -227,7 +241,7 @@ values = st.recursive(
 def test_any_text_comes_out_of_the_file_as_it_went_in(command: str, node: dict[str, Any]) -> None:
     section = pool_of(AWS)
     workers = {"spot": replace(section.workers["spot"], node=node, setup=(command,))}
-    told = yaml.safe_load(pools.cluster_file("eu", replace(section, workers=workers, setup=(command,)), GPUS, KEY_FILE))
+    told = yaml.safe_load(pools.cluster_file("eu", PLACE, replace(section, workers=workers, setup=(command,))))
     assert told["worker_setup_commands"][1:] == [command]
     assert {**told["available_node_types"]["spot"]["node_config"], **node} == told["available_node_types"]["spot"][
         "node_config"
@@ -267,4 +281,4 @@ def test_bounds_for_own_machines_are_refused_since_nothing_would_keep_them() -> 
 
 def test_workers_with_a_type_that_the_place_lacks_are_refused() -> None:
     with pytest.raises(Misconfigured, match=r"workers spot offer H100, which isn't among .*\(A100\)"):
-        pools.cluster_file("eu", pool_of(AWS), {"A100": {"GPU": 1.0}}, KEY_FILE)
+        pools.cluster_file("eu", replace(PLACE, gpus={"A100": RayGpuSection()}), pool_of(AWS))

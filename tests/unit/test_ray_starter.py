@@ -11,8 +11,8 @@ import pytest
 from kbslurm.backends.ray import pool as pools
 from kbslurm.backends.ray.pool_check import Node
 from kbslurm.backends.ray.starter import Offered, Wishes, offered_by, toml_of
-from kbslurm.config import toml_file
-from kbslurm.config.sections.ray_pool import Provider, RayPoolSection, check_pool
+from kbslurm.config import settings
+from kbslurm.config.sections.ray_pool import Provider
 
 H100 = Offered(name="H100", resources={"accelerator_type:H100": 0.001}, there=16)
 
@@ -23,7 +23,7 @@ def node(*, is_head: bool = False, **resources: float) -> Node:
 
 
 def test_types_are_found_by_accelerator_by_resource_or_as_plain_gpus() -> None:
-    eight = node(CPU=64, GPU=8, accelerator_type__H100=1, memory=1e9, **{"node:10.0.0.3": 1.0})
+    eight = node(CPU=64, GPU=8, accelerator_type__H100=1, memory=1e9, node__10=1.0)
     found = offered_by([node(is_head=True, GPU=8), eight, eight, node(CPU=2, B200=2), node(GPU=1, L4=1), node(GPU=3)])
     assert found == [
         Offered(name="B200", num_gpus=0, resources={"B200": 1}, there=2),
@@ -39,19 +39,18 @@ def test_a_cluster_without_workers_offers_nothing() -> None:
 
 
 @pytest.mark.parametrize("provider", get_args(Provider))
-def test_its_lines_pass_our_own_check_and_become_a_file_for_rays_launcher(provider: Provider) -> None:
+def test_its_lines_pass_our_own_check_and_become_a_file_for_rays_launcher(provider: Provider, tmp_path: Path) -> None:
     wishes = Wishes(
-        name="eu north", url="https://ray.example.edu", service_url="https://kb.example.edu", gpus=[H100],
+        name="eu-north", url="https://ray.example.edu", service_url="https://kb.example.edu", gpus=[H100],
         provider=provider, preemptible=provider != "local",
     )  # fmt: skip
     text = toml_of(wishes)
-    told = tomllib.loads(text)["ray"]["eu north"]
+    told = tomllib.loads(text)["ray"]["eu-north"]
     assert told["gpus"]["H100"] == {"num_gpus": 1, "resources": {"accelerator_type:H100": 0.001}, "slots": 4}
-    section = check_pool(
-        toml_file.parsed(text, Path("kbslurm.toml")).built(RayPoolSection, ("ray", "eu north", "pool"))
-    )
-    made = pools.cluster_file("eu-north", section, {"H100": {"GPU": 1, "accelerator_type:H100": 0.001}}, "/key")
-    assert pools.digest_in(made) and section.provider == provider
+    (tmp_path / "kbslurm.toml").write_text(text)
+    section = settings.load(env={}, cwd=tmp_path).ray["eu-north"]
+    assert section.pool is not None and section.pool.provider == provider
+    assert pools.digest_in(pools.cluster_file("eu-north", section, section.pool))
     assert all("# ?" in line for line in text.splitlines() if "example" not in line and "10.0.0" in line)
 
 

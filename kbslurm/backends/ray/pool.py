@@ -14,6 +14,7 @@ from typing import Any
 
 import jinja2
 
+from kbslurm.config.sections.ray import RaySection
 from kbslurm.config.sections.ray_pool import HEAD, RayPoolSection, RayWorkersSection
 from kbslurm.errors import Misconfigured
 
@@ -21,8 +22,11 @@ KIND_LABEL = "kbslurm.pool"  # on each worker: its kind
 FILE_LABEL = "kbslurm.pool-file"  # on the head: what the cluster was started from
 MADE_BY = "# Written by `kbslurm ray pool "
 TOKEN_FILE = "~/.ray/auth_token"
+VENV = "~/.kbslurm/venv"
 KEY_FILE = "~/.kbslurm/run-key"  # where it arrives on a node; from there it goes to where the place's jobs look for it
 PORT = 6379
+_START = f"RAY_AUTH_MODE=token {VENV}/bin/ray start"
+OF_A_NODE = ("cryptography>=45",)  # what a job there needs beside the standard library
 _CLIENTS: Mapping[str, tuple[str, ...]] = {  # what Ray needs on the head to start machines
     "aws": ("boto3>=1.26",),
     "gcp": ("google-api-python-client>=2", "google-auth>=2", "cryptography"),
@@ -40,11 +44,9 @@ class Bare(str):
     __slots__ = ()
 
 
-def cluster_file(place: str, pool: RayPoolSection, gpus: Mapping[str, Mapping[str, float]], key_file: str) -> str:
-    """Ray's YAML for this pool. `gpus`: what one run of each of the place's GPU types asks Ray for, by resource.
-    `key_file`: where its jobs look for the run key.
-
-    Misconfigured if workers offer a type that the place doesn't have."""
+def cluster_file(place: str, section: RaySection, pool: RayPoolSection) -> str:
+    """Ray's YAML for this place's pool. Misconfigured if workers offer a type that the place doesn't have."""
+    gpus = asked(section)
     for name, told in pool.workers.items():
         if told.gpu not in gpus:
             known = ", ".join(sorted(gpus)) or "none"
@@ -53,8 +55,16 @@ def cluster_file(place: str, pool: RayPoolSection, gpus: Mapping[str, Mapping[st
                 key=f"ray.{place}.pool.workers.{name}.gpu",
                 fix=f"Add {told.gpu} below [ray.{place}.gpus], or correct it here.",
             )
-    plain = _rendered(place, pool, gpus, key_file, {})
-    return _rendered(place, pool, gpus, key_file, {FILE_LABEL: hashlib.sha256(plain.encode()).hexdigest()[:16]})
+    plain = _rendered(place, pool, gpus, section.key_file, {})
+    return _rendered(place, pool, gpus, section.key_file, {FILE_LABEL: hashlib.sha256(plain.encode()).hexdigest()[:16]})
+
+
+def asked(section: RaySection) -> Mapping[str, Mapping[str, float]]:
+    """What one run of each of the place's GPU types asks Ray for, by resource."""
+    return {
+        name: ({"GPU": gpu.num_gpus} if gpu.num_gpus else {}) | dict(gpu.resources)
+        for name, gpu in section.gpus.items()
+    }
 
 
 def digest_in(text: str) -> str:
@@ -84,9 +94,9 @@ def _rendered(
         "worker_setup": _worker_setup(
             pool, next(iter(pool.workers.values())) if pool.provider == "local" else None, key_file
         ),
-        "head_start": ["ray stop", _head_start(pool, labels)],
+        "head_start": [f"{VENV}/bin/ray stop", _head_start(pool, labels)],
         "none_of": lambda commands: Bare("" if commands else " []"),
-        "worker_start": ["ray stop", _worker_start(pool, gpus)],
+        "worker_start": [f"{VENV}/bin/ray stop", _worker_start(pool, gpus)],
     }
     return _template().render(values)
 
@@ -180,20 +190,23 @@ def _machine(
 
 
 def _setup(pool: RayPoolSection) -> list[str]:
-    """On every node: Ray itself, and what is secret for nobody else's eyes."""
-    key = [f"chmod 0400 {KEY_FILE}"] if pool.key_file else []
-    wanted = shlex.quote(f"ray[default]=={pool.ray_version}")
+    """On every node: Ray, in an environment of its own that sees what the image has; and secrets for its user alone."""
+    wanted = shlex.join([f"ray[default]=={pool.ray_version}", *OF_A_NODE])
     version = re.escape(pool.ray_version)
+    make = f"python3 -m venv --system-site-packages {VENV}"
+    fetch = "sudo -n apt-get update && sudo -n apt-get install -y python3-venv"
+    line = f"export PATH={VENV}/bin:$PATH"
     return [
-        f"ray --version 2>/dev/null | grep -qE 'version {version}$' || python3 -m pip install --upgrade {wanted}",
-        f"chmod 0400 {TOKEN_FILE}",
-        *key,
+        f"test -x {VENV}/bin/pip || {make} || ({fetch} && {make})",
+        f"grep -qsxF {shlex.quote(line)} ~/.bashrc || echo {shlex.quote(line)} >> ~/.bashrc",
+        f"{VENV}/bin/ray --version 2>/dev/null | grep -qE 'version {version}$' || {VENV}/bin/pip install {wanted}",
+        f"chmod 0400 {TOKEN_FILE}{f' {KEY_FILE}' if pool.key_file else ''}",
     ]
 
 
 def _clients(pool: RayPoolSection) -> list[str]:
     packages = _CLIENTS[pool.provider]
-    return [f"python3 -m pip install {shlex.join(packages)}"] if packages else []
+    return [f"{VENV}/bin/pip install {shlex.join(packages)}"] if packages else []
 
 
 def _worker_setup(pool: RayPoolSection, told: RayWorkersSection | None, key_file: str) -> list[str]:
@@ -213,7 +226,7 @@ def _head_start(pool: RayPoolSection, labels: Mapping[str, str]) -> str:
     if pool.provider == "local":
         told += ["--num-cpus=0", "--num-gpus=0", *(f"--labels={name}={value}" for name, value in labels.items())]
     redis = f"RAY_REDIS_ADDRESS={pool.redis} " if pool.redis else ""
-    return f"ulimit -n 65536; {redis}RAY_AUTH_MODE=token ray start --head {' '.join(told)} --disable-usage-stats"
+    return f"ulimit -n 65536; {redis}{_START} --head {' '.join(told)} --disable-usage-stats"
 
 
 def _worker_start(pool: RayPoolSection, gpus: Mapping[str, Mapping[str, float]]) -> str:
@@ -221,7 +234,7 @@ def _worker_start(pool: RayPoolSection, gpus: Mapping[str, Mapping[str, float]])
     if pool.provider == "local":
         ((name, told),) = pool.workers.items()
         words += by_hand(told, gpus[told.gpu], kind=name)
-    return f"ulimit -n 65536; RAY_AUTH_MODE=token ray start {' '.join(words)} --disable-usage-stats"
+    return f"ulimit -n 65536; {_START} {' '.join(words)} --disable-usage-stats"
 
 
 def by_hand(told: RayWorkersSection, asked: Mapping[str, float], *, kind: str) -> list[str]:
