@@ -358,6 +358,16 @@ COMMANDS: Mapping[str, Command | Group] = {
         },
         otherwise="show",
     ),
+    "ray": Group(
+        "Runs on Ray: pool.",
+        {
+            "pool": Command(
+                "operator.ray_pool:pool",
+                "Write the file from which Ray's launcher starts a place's cluster: kinds of workers, their bounds, the"
+                " idle time.",
+            ),
+        },
+    ),
     "rejudge": Command("host.rejudge:rejudge", "Judge a board's runs again."),
     "roster": Group(
         "A course's people: import, list, show, set, remove, invite, export.",
