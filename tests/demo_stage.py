@@ -94,8 +94,14 @@ class Stage:
     def _tell(self, run: Mapping[str, Any]) -> None:
         score = f", {printing.score(run['score_s'])}" if run["score_s"] is not None else ""
         head = f"#{run['submission_id']} {run['person']} {run['file_name']} on {run['gpu']}"
-        self.say(f"  {printing.escape(head)}: {printing.coloured(run['verdict'])}{score}, at [bold]{run['backend']}[/]")
+        self.say(
+            f"  {printing.escape(head)}: {printing.coloured(run['verdict'])}{score}, at [bold]{self.where_of(run)}[/]"
+        )
         self.told_of(run)
+
+    def where_of(self, run: Mapping[str, Any]) -> str:
+        """Where it ran."""
+        return str(run["backend"])
 
     def told_of(self, run: Mapping[str, Any]) -> None:
         """More about a run that has just got its verdict."""

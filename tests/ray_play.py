@@ -13,8 +13,9 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Never
 
@@ -27,6 +28,7 @@ from kbslurm.config import settings as configs
 from kbslurm.config import shared_folders
 from kbslurm.daemon.loop import Daemon
 from kbslurm.domain.board import ranked
+from kbslurm.domain.secret_names import of_ray
 from kbslurm.errors import (
     EXIT_INTERRUPTED,
     EXIT_OK,
@@ -38,6 +40,7 @@ from kbslurm.errors import (
 from kbslurm.observe import logs
 from kbslurm.problems import loading
 from kbslurm.store.postgres import PostgresStore
+from kbslurm_eval.shared.wire import Budget
 from tests import demo_stage
 from tests.demo_stage import Play, settled
 from tests.ray_cluster import Node, RayCluster, free_port
@@ -46,6 +49,7 @@ from tests.services import RAY_CLUSTER, USER_NAMESPACES
 BOARD = "transpose"
 GPUS = ("H100", "A100")
 PLACE = "demo"
+LEASE_S = 30  # the shortest: a lost node's runs wait for it twice, which is most of what this takes
 TOML = """\
 [daemon]
 state_dir = "state"
@@ -60,8 +64,10 @@ classes = {{ H100 = "H100", A100 = "A100" }}
 [ray.{place}]
 url = "{url}"
 service_url = "http://127.0.0.1:{port}"
-ranked_min_isolation = 2
-poll_s = 0.3
+key_file = "{folder}/run-key"
+python = "{python}"
+lease_s = {lease_s}
+poll_s = 0.5
 [ray.{place}.gpus.H100]
 num_gpus = 0
 resources = {{ H100 = 1 }}
@@ -71,6 +77,8 @@ num_gpus = 0
 resources = {{ A100 = 1 }}
 slots = 3
 """
+
+BRIEF = Budget(launches=3, calls=5, max_calls=5)  # where runs go is shown, not how exactly they are measured
 
 FIRST = (
     Play(person="ada", file="accepted/columns.py", gpus=("H100",)),
@@ -111,12 +119,22 @@ class Stage(demo_stage.Stage):
                 if address := str(job.get("driver_agent_http_address") or ""):
                     self.where[attempt["name"]] = address.removeprefix("http://").rpartition(":")[0]
 
-    def wait(self, is_so: Any) -> None:
-        def looked(runs: list[dict[str, Any]]) -> bool:
-            self.look()
-            return bool(is_so(runs))
+    def wait(self, is_so: Callable[[list[dict[str, Any]]], bool]) -> None:
+        with printing.progress(self.quiet) as tell:
 
-        super().wait(looked)
+            def looked(runs: list[dict[str, Any]]) -> bool:
+                self.look()
+                done = [run for run in runs if run["verdict"] is not None]
+                tell({"phase": "waiting for Ray", "done": len(done), "of": len(runs)})
+                return is_so(runs)
+
+            super().wait(looked)
+
+    def where_of(self, run: Mapping[str, Any]) -> str:
+        """The node of its last attempt."""
+        self.look()
+        names = [one["name"] for one in self.attempts() if one["run_id"] == run["id"]]
+        return worker_at(self.where.get(names[-1], ""))
 
     def running_on(self, nodes: list[Node]) -> tuple[dict[str, Any], Node] | None:
         """An attempt in mid-run on one of these nodes, and that node."""
@@ -129,13 +147,13 @@ class Stage(demo_stage.Stage):
         return None
 
 
-def name_of(node: Node) -> str:
+def worker_at(address: str) -> str:
     """Which worker it is for whoever reads the story: 127.0.0.3 is worker 1."""
-    return f"worker {int(node.address.rpartition('.')[2]) - 2}"
+    return f"worker {int(address.rpartition('.')[2]) - 2}" if address else "never started"
 
 
 def played(stage: Stage) -> bool:
-    """The four acts; whether all came as it had to."""
+    """The acts; whether all came as it had to."""
     stage.act("Two workers, each with an H100 in name")
     workers = [stage.ray.add_worker(resources={"H100": 1}) for _ in range(2)]
     first = stage.submit("first", *FIRST)
@@ -152,15 +170,19 @@ def played(stage: Stage) -> bool:
     stage.wait(runs_there)
     lost, node = found[0]
     node.kill()
-    what = f"#{lost['submission_id']} {lost['person']} {lost['file_name']}"
-    stage.say(f"  {name_of(node)} dies by SIGKILL while {printing.escape(what)} runs on it")
+    what = printing.escape(f"#{lost['submission_id']} {lost['person']} {lost['file_name']}")
+    stage.say(f"  {worker_at(node.address)} dies by SIGKILL while {what} runs on it")
+    stage.say(
+        f"  Once nothing was heard from it for its lease of {LEASE_S} s and a margin, that run is over for certain"
+    )
     meanwhile = stage.submit("meanwhile", *MEANWHILE)
-    stage.wait(lambda _: any(one["run_id"] == lost["run_id"] and one["number"] == 2 for one in stage.attempts()))
-    stage.say(f"  the loss is the infrastructure's, not {printing.escape(lost['person'])}'s: it is run again elsewhere")
     stage.act("A third worker joins, with an A100 and an H100 in name")
     third = stage.ray.add_worker(cpus=2, resources={"A100": 1, "H100": 1})
     last = stage.submit("last", *LAST)
-    stage.wait(settled([*first, *waiting, *meanwhile, *last]))
+    others = [one for one in [*first, *waiting, *meanwhile, *last] if one != lost["submission_id"]]
+    stage.wait(settled(others))
+    stage.act("The lost run is repeated elsewhere")
+    stage.wait(settled([lost["submission_id"]]))
     stage.wait(lambda runs: all(run["verdict"] is not None for run in runs))
     stage.look()
     stage.act("The end")
@@ -168,10 +190,12 @@ def played(stage: Stage) -> bool:
 
 
 def came_right(stage: Stage, lost: Mapping[str, Any], dead: Node, third: Node) -> bool:
-    """Each run one verdict, the expected one; what was lost ran twice, elsewhere, and nothing else did."""
+    """Each run one verdict, the expected one; what was lost was started twice, elsewhere, and nothing else was: another
+    job that Ray had sent to the dead worker was never claimed."""
     runs, attempts = stage.runs(), stage.attempts()
     verdicts = stage.store._all("SELECT subject, count(*) AS n FROM event WHERE kind = 'run.scored' GROUP BY 1")
-    twice = {one["run_id"] for one in attempts if one["number"] > 1}
+    started = [one["run_id"] for one in attempts if one["started_at"] is not None]
+    twice = {run_id for run_id in started if started.count(run_id) > 1}
     again = next(one for one in reversed(attempts) if one["run_id"] == lost["run_id"])
     on_the_third = {one["run_id"] for one in attempts if stage.where.get(one["name"]) == third.address}
     return (
@@ -193,13 +217,16 @@ def staged(folder: Path, *, quiet: bool, say: Any) -> Iterator[tuple[Stage, Any,
         say("starting the database, the API and the daemon")
         port, key = free_port("127.0.0.1"), secrets.token_hex(32)
         file = folder / "kbslurm.toml"
-        file.write_text(TOML.format(place=PLACE, port=port, url=ray.url))
-        held = folder / ".env"  # beside it, so that every other command finds them too
-        held.touch(0o600)
-        held.write_text(f"RAY_{PLACE.upper()}_TOKEN={ray.token}\nRAY_{PLACE.upper()}_KEY={key}\n")
+        told = {"place": PLACE, "port": port, "url": ray.url, "folder": folder, "lease_s": LEASE_S}
+        file.write_text(TOML.format(**told, python=sys.executable))
+        token_name, key_name = of_ray(PLACE)
+        for name, text in (("run-key", key), (".env", f"{token_name}={ray.token}\n{key_name}={key}\n")):
+            held = folder / name  # .env is beside kbslurm.toml, so that every other command finds them too
+            held.touch(0o600)
+            held.write_text(text)
         config = configs.load(file, {})
         store = stack.enter_context(wiring.opened_store(config))
-        problem = loading.load(shared_folders.path("examples") / "transpose")
+        problem = replace(loading.load(shared_folders.path("examples") / "transpose"), budget=BRIEF)
         store.boards.add(BOARD, problem, gpus=GPUS, confirm=False)
         serving = stack.enter_context(Serving(context_of(config, store), host="127.0.0.1", port=port))
         daemon = Daemon(store, wiring.places(config), rules=wiring.rules(config))
@@ -221,7 +248,7 @@ def shown(stage: Stage, ok: bool, *, as_json: bool) -> None:
     """What happened, once more in one table."""
     attempts = stage.attempts()
     nodes = {
-        run_id: [stage.where.get(one["name"], "?") for one in attempts if one["run_id"] == run_id]
+        run_id: [stage.where.get(one["name"], "") for one in attempts if one["run_id"] == run_id]
         for run_id in {one["run_id"] for one in attempts}
     }
     runs = stage.runs()
@@ -240,13 +267,15 @@ def shown(stage: Stage, ok: bool, *, as_json: bool) -> None:
             printing.escape(run["file_name"]),
             run["gpu"],
             printing.coloured(run["verdict"]),
-            " → ".join(f"worker {int(address.rpartition('.')[2]) - 2}" for address in nodes.get(run["id"], [])),
+            " → ".join(worker_at(address) for address in nodes.get(run["id"], [])),
         )
         for run in runs
     ]
     printing.table(("", "person", "file", "GPU", "verdict", "ran on"), table)
     stage.say("")
     print_standings(BOARD, {gpu: ranked(stage.store.standings.scored(BOARD, gpu)) for gpu in GPUS}, limit=10)
+    level = stage.store._all("SELECT min(isolation) AS least FROM verdict")[0]["least"]
+    stage.say(f"Measured at isolation level {level}, on CPUs that only carry the names of GPUs.")
     stage.say("every run has one verdict" if ok else "[red]that isn't the expected outcome[/]")
 
 
