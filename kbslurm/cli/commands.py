@@ -359,8 +359,12 @@ COMMANDS: Mapping[str, Command | Group] = {
         otherwise="show",
     ),
     "ray": Group(
-        "Runs on Ray: pool.",
+        "Runs on Ray clusters: check, pool.",
         {
+            "check": Command(
+                "operator.ray:check",
+                "Check the cluster, token, workers and the way back: PASS, CAUTION or FAIL, each with its remedy.",
+            ),
             "pool": Command(
                 "operator.ray_pool:pool",
                 "Write the file from which Ray's launcher starts a place's cluster: kinds of workers, their bounds, the"

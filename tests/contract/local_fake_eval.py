@@ -37,6 +37,7 @@ def main() -> int:
         "report": report,
         "report_much": report_much,
         "sleep": sleep,
+        "wait": wait,
         "report_then_sleep": report_then_sleep,
         "eat": eat,
         "fail": fail,
@@ -96,6 +97,13 @@ def sleep(manifest: wire.Manifest, key: bytes, out: Path) -> int:
     """Until somebody ends it."""
     time.sleep(FOREVER_S)
     return 0
+
+
+def wait(manifest: wire.Manifest, key: bytes, out: Path) -> int:
+    """Until this file is there; then it reports."""
+    while not Path(manifest.config["until"]).exists():
+        time.sleep(0.05)
+    return report(manifest, key, out)
 
 
 def report_then_sleep(manifest: wire.Manifest, key: bytes, out: Path) -> int:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import threading
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
-from kbslurm.domain.run import Ending, Seen
+from kbslurm.backends.ray import calls
+from kbslurm.domain.run import Ending, Handle, OpenAttempt, Seen, Sighting
+from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear, Refused
 from tests import databases
 from tests.contract.backend_suite import (
     SECRET,
     BackendContract,
     attempt_of,
+    executions,
     make_job,
     wait_seen,
+    wait_until,
 )
+from tests.contract.dropping import dropping
 from tests.contract.ray_rig import GPU, KEY, RayCase, ray_case
 from tests.ray_cluster import RayCluster
 from tests.services import RAY_CLUSTER, needs
@@ -41,6 +50,13 @@ def case(whole_case: RayCase) -> Iterator[RayCase]:
     whole_case.later_s = 0.0
 
 
+def wait_seen_ended(case: RayCase, attempt: OpenAttempt) -> Sighting:
+    """However it is seen on the way."""
+    backend = case.backend()
+    wait_until(case, "it has ended", lambda: backend.poll([attempt])[attempt.name].seen is Seen.ENDED)
+    return backend.poll([attempt])[attempt.name]
+
+
 class TestTheContract(BackendContract):
     """The suite that every backend passes."""
 
@@ -54,3 +70,136 @@ def test_ray_keeps_the_name_and_nothing_else(case: RayCase) -> None:
     assert job.name in stored
     for secret in (SECRET, job.key.hex(), KEY.hex(), "stand-in", "manifest"):
         assert secret not in stored.replace("manifest.json", ""), secret
+
+
+# ------------------------------------------------------------------------------------------------------ started once
+
+
+def test_one_name_posted_by_two_at_once_runs_once(case: RayCase) -> None:
+    job = make_job(case, "report")
+    told = list[Handle | str]()
+
+    def post() -> None:
+        try:
+            told.append(case.backend().submit(job))
+        except BackendUnclear as error:  # which the flow settles by looking for it
+            told.append(error.message)
+
+    threads = [threading.Thread(target=post) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(told) == 4 and Handle(job.name) in told
+    attempt = attempt_of(case, job)
+    assert wait_seen(case, case.backend(), attempt, Seen.ENDED).ending is Ending.REPORTED
+    assert executions(case, job) == 1
+
+
+def test_a_driver_that_starts_although_its_job_has_failed_runs_nothing(case: RayCase) -> None:
+    backend = case.backend()
+    job = make_job(case, "report")
+    case.key_file.rename(case.folder / "away")  # the entrypoint fails before it has claimed anything
+    try:
+        attempt = attempt_of(case, job, backend.submit(job))
+        ended = wait_seen(case, backend, attempt, Seen.ENDED)
+    finally:
+        (case.folder / "away").rename(case.key_file)
+    assert ended.ending is Ending.BOOT_FAILURE and "the run key can't be read" not in ended.reason
+    rays = case.ray.job(job.name)
+    assert rays is not None and rays["status"] == "FAILED" and rays["driver_exit_code"] == 6
+    late = subprocess.run(rays["entrypoint"], shell=True, capture_output=True, text=True, check=False)
+    assert f"{job.name} isn't to be started" in late.stdout, late
+    assert executions(case, job) == 0
+    assert backend.find(job.name).ending is Ending.CANCELLED, "it stays so"
+
+
+def test_a_second_start_by_ray_ends_at_once_and_disturbs_nothing(case: RayCase) -> None:
+    backend, job, attempt = case.started()
+    rays = case.ray.job(job.name)
+    assert rays is not None
+    second = subprocess.run(shlex.split(rays["entrypoint"])[1:], capture_output=True, text=True, check=False)
+    assert second.returncode == 0 and "isn't to be started" in second.stdout
+    assert wait_seen(case, backend, attempt, Seen.RUNNING).node
+    backend.cancel(attempt)
+    assert wait_seen(case, backend, attempt, Seen.ENDED).ending is Ending.CANCELLED
+    assert executions(case, job) == 1
+
+
+def test_lost_answers_on_either_side_change_nothing(case: RayCase) -> None:
+    with dropping(case.ray.url) as rays, dropping(case.api.url) as ours:
+        case.service_url = ours.url
+        try:
+            backend = case.backend(url=rays.url)
+            job = make_job(case, "report")
+            rays.lose("jobs")
+            for verb in ("kit", "claim", "result"):
+                ours.lose(verb)
+            with pytest.raises(BackendUnclear):
+                backend.submit(job)
+            assert backend.find(job.name).seen is not Seen.ABSENT
+            assert backend.submit(job) == job.name
+            attempt = attempt_of(case, job, Handle(job.name))
+            assert wait_seen(case, backend, attempt, Seen.ENDED).ending is Ending.REPORTED
+            wait_until(case, "the result is delivered again", lambda: ours.passed["result"] == 2)
+        finally:
+            case.service_url = ""
+        assert ours.passed["claim"] == 2 and +ours.losing == {}
+        assert executions(case, job) == 1
+
+
+def test_a_token_that_is_wrong_or_has_expired_starts_and_ends_nothing(case: RayCase) -> None:
+    _, job, attempt = case.started()
+    stranger = case.backend(token="0" * 64)
+    with pytest.raises(BackendRefused) as refusal:
+        stranger.submit(make_job(case, "report"))
+    assert refusal.value.away and not refusal.value.permanent
+    with pytest.raises(BackendTrouble):
+        stranger.find(job.name)
+    assert stranger.poll([attempt])[attempt.name].seen is Seen.RUNNING, "its node says so, without Ray"
+    with pytest.raises(BackendTrouble):
+        stranger.cancel(attempt)
+    # The claim is forbidden all the same, and its node is told so.
+    assert wait_seen(case, case.backend(), attempt, Seen.ENDED, Seen.RUNNING, Seen.UNKNOWN)
+    ended = wait_seen_ended(case, attempt)
+    assert ended.ending is Ending.CANCELLED and executions(case, job) == 1
+
+
+def test_a_job_that_somebody_stops_on_ray_has_one_end(case: RayCase) -> None:
+    backend, job, attempt = case.started()
+    assert case.ray.call("POST", f"/api/jobs/{job.name}/stop").status_code == 200
+    ended = wait_seen_ended(case, attempt)
+    assert ended.ending in (Ending.CANCELLED, Ending.NO_REPORT)
+    assert backend.collect(attempt) is None and executions(case, job) == 1
+
+
+# ------------------------------------------------------------------------------------------------- who may call us
+
+
+def test_only_the_run_key_opens_the_nodes_calls(case: RayCase) -> None:
+    job = make_job(case, "report")
+    case.submit_and_die(job, "sending")
+    url = f"{case.api.url}/nodes/pool/{job.name}/claim"
+    digest = calls.digest_of(b"{}")
+    right = {
+        calls.WHO: "me",
+        calls.SUM: digest,
+        calls.MAC: calls.mac(KEY, "claim", "pool", job.name, "me", digest),
+    }
+    others = make_job(case, "report")
+    wrong = [
+        {},
+        {**right, calls.MAC: calls.mac(b"0" * 32, "claim", "pool", job.name, "me", digest)},
+        {**right, calls.WHO: "you"},
+        {**right, calls.MAC: calls.mac(KEY, "beat", "pool", job.name, "me", digest)},
+        {**right, calls.MAC: calls.mac(KEY, "claim", "pool", others.name, "me", digest)},
+    ]
+    for headers in wrong:
+        assert httpx.post(url, headers=headers, content=b"{}").status_code == 401, headers
+    assert httpx.post(url, headers=right, content=b'{"node": "x"}').status_code == 401, "another body"
+    assert httpx.post(url.replace("pool", "lake"), headers=right, content=b"{}").status_code == 401
+    assert case.jobs.look([job.name])[job.name].can_start
+    assert httpx.post(url, headers=right, content=b"{}").status_code == 200
+    assert httpx.post(url, headers=right, content=b"{}").status_code == 200, "the same process asks again"
+    with pytest.raises(Refused):
+        case.jobs.claim(job.name, "pool", who="you", node="", now=case.api.now)

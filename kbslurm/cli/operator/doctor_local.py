@@ -157,7 +157,12 @@ def backend_findings(config: Config) -> Iterator[Finding]:
     if config.github.gpus:
         there = f"{config.github.repository}: {', '.join(config.github.gpus)}"
         yield passed("GitHub", f"{there} (check it with: kbslurm github check)")
-    if not slots and not config.sites.use and not config.github.gpus and not config.modal.gpus:
+    for name, cluster in config.ray.items():
+        if cluster.gpus:
+            there = f"{name} at {cluster.url}: {', '.join(cluster.gpus)}"
+            yield passed("Ray", f"{there} (check it with: kbslurm ray check {name})")
+    elsewhere = config.github.gpus or config.modal.gpus or any(cluster.gpus for cluster in config.ray.values())
+    if not slots and not config.sites.use and not elsewhere:
         yield caution(
             "backends",
             "none is configured: nothing can run",

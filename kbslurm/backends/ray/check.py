@@ -1,0 +1,141 @@
+"""Whether runs on a Ray cluster would work: its API, version, token and workers, and the nodes' way back to us."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from kbslurm.backends.ray import calls
+from kbslurm.backends.ray.api import Api, mapping_of
+from kbslurm.backends.ray.backend import RayBackend, RayGpu
+from kbslurm.client.trust import trusted
+from kbslurm.domain.finding import Finding, caution, failed, passed, unseen
+from kbslurm.errors import BackendTrouble
+
+TESTED = "2.60"
+OLDEST = (2, 52)  # the first with tokens
+LOOPBACK = ("127.", "localhost", "[::1]")
+
+
+def findings(backend: RayBackend, key: bytes, variables: tuple[str, str]) -> Iterator[Finding]:
+    """The checks, in order; those that depend on a failed one are left out. Nothing is started."""
+    yield from _cluster(backend, variables[0])
+    yield from _service(backend, key, variables[1])
+
+
+def _cluster(backend: RayBackend, variable: str) -> Iterator[Finding]:
+    api = backend.api
+    try:
+        version = str(mapping_of(api.get("/api/version")).get("ray_version", ""))
+        api.get("/api/jobs/")
+    except BackendTrouble as error:
+        if "token" in error.message:
+            yield failed("token", error.message, f"Set {variable} to the cluster's token (ray get-auth-token there).")
+        else:
+            remedy = f"Check ray.{backend.name}.url and that the head is up: curl {api.url}/api/version"
+            yield failed("reach", f"{api.url}: {error.message}", remedy)
+        return
+    if not version:
+        yield failed("reach", f"{api.url} answers, but not like Ray", f"Set ray.{backend.name}.url to Ray's dashboard.")
+        return
+    yield passed("reach", f"{api.url} answers")
+    yield _version(version)
+    yield _token(api, variable)
+    yield from _workers(backend)
+
+
+def _version(text: str) -> Finding:
+    numbers = tuple(int(part) for part in text.split(".")[:2] if part.isdecimal())
+    if len(numbers) == 2 and numbers < OLDEST:
+        least = ".".join(map(str, OLDEST))
+        return failed(
+            "version", f"Ray {text} has no tokens: anybody who reaches it runs what they like", f"Use {least} or newer."
+        )
+    if not text.startswith(f"{TESTED}."):
+        return caution(
+            "version", f"Ray {text}; kbslurm is tested with {TESTED}", "Try a test run before a competition."
+        )
+    return passed("version", f"Ray {text}")
+
+
+def _token(api: Api, variable: str) -> Finding:
+    """Whether Ray asks for it at all."""
+    try:
+        with httpx.Client(verify=trusted(api.url), timeout=10.0) as nobody:
+            status = nobody.get(f"{api.url}/api/jobs/").status_code
+    except httpx.HTTPError:
+        status = 0
+    if status == 200:
+        return failed(
+            "token",
+            "Ray answers without a token: whoever reaches its port can run anything on its nodes, and read the run key",
+            f"Start every node with RAY_AUTH_MODE=token, and set {variable}.",
+        )
+    return passed("token", "Ray accepts it, and nobody without one")
+
+
+def _workers(backend: RayBackend) -> Iterator[Finding]:
+    try:
+        data = mapping_of(backend.api.get("/nodes?view=summary")).get("data")
+    except BackendTrouble as error:
+        yield unseen("workers", f"can't be seen: {error.message}", "Look at the dashboard's page of the cluster.")
+        return
+    summary = data.get("summary") if isinstance(data, Mapping) else None
+    raylets = [one.get("raylet") or {} for one in summary or () if isinstance(one, Mapping)]
+    there = [one.get("resourcesTotal") or {} for one in raylets if one.get("state") == "ALIVE"]
+    for gpu, asked in backend.gpus.items():
+        yield _gpu(gpu, asked, there)
+
+
+def _gpu(gpu: str, asked: RayGpu, nodes: Sequence[Mapping[str, Any]]) -> Finding:
+    wanted = {**({"GPU": asked.num_gpus} if asked.num_gpus else {}), **asked.resources}
+    said = ", ".join(f"{name} {amount:g}" for name, amount in wanted.items())
+    fit = [int(min(float(node.get(name, 0)) // amount for name, amount in wanted.items())) for node in nodes]
+    at_once = sum(fit)
+    if not at_once:
+        text = f"no worker that is up has {said}: runs wait for one"
+        return caution("workers", text, "Start one, or let Ray's autoscaler do so.", where=gpu)
+    if asked.slots > 2 * at_once:
+        text = f"{at_once} at once with {said}, but {asked.slots} slots: the others wait in Ray's queue"
+        return caution("workers", text, f"Set slots to at most {2 * at_once}, unless more workers come.", where=gpu)
+    return passed("workers", f"{at_once} at once with {said}", where=gpu)
+
+
+def _service(backend: RayBackend, key: bytes, variable: str) -> Iterator[Finding]:
+    """The way that a node goes, from here: with our key, for an attempt that doesn't exist."""
+    url, name = backend.nodes.service_url, f"kb-check{secrets.token_hex(6)}"
+    told = calls.mac(key, "kit", backend.name, name, "-", "")
+    try:
+        with httpx.Client(verify=trusted(url), timeout=20.0) as node:
+            answer = node.get(f"{url}/nodes/{backend.name}/{name}/kit", headers={calls.WHO: "-", calls.MAC: told})
+    except httpx.HTTPError as error:
+        remedy = f"Start the service (kbslurm up), and set ray.{backend.name}.service_url to its address for the nodes."
+        yield failed("service", f"{url} can't be reached from here ({type(error).__name__})", remedy)
+        return
+    if answer.status_code == 401:
+        text = f"the service at {url} has another run key than this configuration"
+        yield failed("key", text, f"Give both the same {variable}, and restart the service.")
+    elif answer.status_code != 200 or answer.headers.get(calls.MAC) != calls.kit_mac(key, answer.content):
+        text = f"{url} answers with status {answer.status_code}, but not like this service"
+        yield failed(
+            "service", text, f"Set ray.{backend.name}.service_url, and server.allowed_hosts if it has another name."
+        )
+    else:
+        yield passed("key", f"the service at {url} has it too")
+    host = urlsplit(url).netloc
+    if host.startswith(LOOPBACK):
+        text = f"{url} is this machine's own: only nodes on this machine reach it"
+        yield caution("service", text, f"Set ray.{backend.name}.service_url to an address that the nodes reach.")
+    elif url.startswith("http://"):
+        text = f"{url} has no TLS: orders and results are sealed, but calls can be replayed or held up on the way"
+        yield caution("service", text, "Put a proxy with TLS before it, or keep that network to yourself.")
+    where, file = f"{url}/health", backend.nodes.key_file
+    yield unseen(
+        "nodes",
+        "whether they reach the service and hold the key can only be seen there",
+        f"On a worker: curl -fsS {where} && test -r {file} && {backend.nodes.python} -c 'import cryptography'",
+    )
