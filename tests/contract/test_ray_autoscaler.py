@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,7 +110,9 @@ class Autoscaled(RayCluster):
         assert told is not None
         kinds = {("head" if name == "ray.head.default" else name): n for name, n in told.kinds.items()}
         told = dataclasses.replace(told, kinds=kinds)
-        return list(pool_check.findings("eu", GPUS, section, self.nodes(), told, pools.digest_in(text)))
+        nodes = self.nodes()
+        types = [pool_check.gpu_finding("eu", gpu, asked, 1, section, nodes) for gpu, asked in GPUS.items()]
+        return [*types, *pool_check.findings("eu", GPUS, section, nodes, told, pools.digest_in(text))]
 
 
 @pytest.fixture(scope="module")
@@ -126,10 +131,10 @@ def test_it_keeps_min_and_starts_what_waits_up_to_max(ray: Autoscaled, text: str
     wait_until("the worker that min asks for is there", lambda: ray.kinds() == {"": 1, "steady": 1})
     found = ray.findings(text, pool_of(POOL))
     by = {(one.name, one.where): one for one in found}
-    assert by["GPU type", "H100"].text == "1 node can take it, 1 run at once"
-    assert by["GPU type", "A100"].text == "no node has 1 A100 now; up to 1 are started when runs wait"
-    assert by["GPU type", "B200"].grade is Grade.FAIL, "a type that nobody offers"
-    assert {one.grade for key, one in by.items() if key != ("GPU type", "B200")} == {Grade.PASS}
+    assert by["workers", "H100"].text == "1 at once with H100 1"
+    assert by["workers", "A100"].text == "none has A100 1 now; workers for 1 at once are started when needed"
+    assert by["workers", "B200"].grade is Grade.FAIL, "a type that nobody offers"
+    assert {one.grade for key, one in by.items() if key != ("workers", "B200")} == {Grade.PASS}
 
     for name in ("kb-one", "kb-two"):
         order = {"submission_id": name, "entrypoint": "sleep 600", "entrypoint_resources": {"A100": 1}}
@@ -146,7 +151,25 @@ def test_what_differs_from_the_configuration_is_told(ray: Autoscaled, text: str)
     now = pools.cluster_file("eu", PLACE, other)
     by = {(one.name, one.where): one for one in ray.findings(now, other)}
     assert by["pool", ""].grade is Grade.CAUTION and "another file" in by["pool", ""].text
-    assert by["workers", "steady"].text == "1 node, fewer than min = 2"
+    assert by["pool", "steady"].text == "1 node, fewer than min = 2"
     fewer = pool_of(POOL.replace("min = 1\nmax = 1", "max = 0"))
     said = [one.text for one in ray.findings(text, fewer)]
     assert "1 node, more than max = 0" in said and "it was started from the file that the configuration gives" in said
+
+
+def test_the_command_tells_it_too(ray: Autoscaled, tmp_path: Path) -> None:
+    """Here the head's kind has another name than in a file of ours, so it passes for one that somebody else started."""
+    pool = POOL.replace("[head]", "[ray.eu.pool.head]").replace("[workers.", "[ray.eu.pool.workers.")
+    gpus = "".join(f"[ray.eu.gpus.{gpu}]\nnum_gpus = 0\nresources = {{ {gpu} = 1 }}\nslots = 1\n" for gpu in GPUS)
+    head = f'[ray.eu]\nurl = "{ray.url}"\nservice_url = "http://127.0.0.1:9"\n'
+    (tmp_path / "kbslurm.toml").write_text(f"{head}{gpus}[ray.eu.pool]\n{pool}")
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "RAY_EU_TOKEN": ray.token, "RAY_EU_KEY": "ab" * 32}
+    argv = [sys.executable, "-m", "kbslurm", "ray", "check", "eu", "--json"]
+    wait_until("the worker that min asks for is there", lambda: ray.kinds().get("steady") == 1)
+    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, (done.stdout, done.stderr)
+    found = {(one["name"], one["where"]): one for one in json.loads(done.stdout)["findings"]}
+    assert found["workers", "H100"]["grade"] == "PASS" and found["workers", "B200"]["grade"] == "FAIL"
+    assert found["pool", "steady"]["grade"] == "PASS"
+    assert "started without the pool's file" in found["autoscaler", ""]["text"]
+    assert ray.token not in done.stdout and "ab" * 32 not in done.stdout

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbslurm.backends.ray import pool_check
-from kbslurm.backends.ray.pool_check import Autoscaler, Node, autoscaler_in, findings, nodes_in
-from kbslurm.domain.finding import Grade
+from kbslurm.backends.ray.pool_check import Autoscaler, Node, autoscaler_in, findings, gpu_finding, nodes_in
+from kbslurm.domain.finding import Finding, Grade
 from tests.unit.test_ray_pool import AWS, GPUS, OWN, pool_of
 
 STATUS = """\
@@ -88,7 +88,8 @@ def test_odd_rows_are_read_as_nodes_that_offer_nothing_they_didnt_say(told: list
     assert found is not None
     for node in found:
         assert all(0 <= amount < 1e18 for amount in node.resources.values())
-        list(findings("eu", GPUS, pool_of(AWS), [node], UP))
+        list(findings("eu", GPUS, pool_of(AWS), [node], UP, ""))
+        gpu_finding("eu", "H100", GPUS["H100"], 4, None, found)
 
 
 @pytest.mark.parametrize("odd", [None, [], {"data": {"result": {"result": {}}}}, "x"])
@@ -101,33 +102,44 @@ def test_dead_nodes_dont_count() -> None:
     assert nodes_in(told) == []
 
 
+def of_type(section: Any, *workers: Node, slots: int = 4) -> Finding:
+    return gpu_finding("eu", "H100", GPUS["H100"], slots, section, [HEAD, *workers])
+
+
 def test_runs_that_nobody_would_ever_take_are_a_failure() -> None:
     without = pool_of(AWS.replace('gpu = "H100"', 'gpu = "A100"'))
-    assert said(without)["GPU type", "H100"][0] is Grade.FAIL
-    assert said(pool_of(AWS))["GPU type", "H100"] == (
-        Grade.PASS,
-        "no node has 1 GPU and 1 H100 now; up to 6 are started when runs wait",
-    )
-    assert said(pool_of(OWN))["GPU type", "H100"][0] is Grade.FAIL, "own machines aren't started when runs wait"
-    assert said(None)["GPU type", "H100"][0] is Grade.FAIL
-    assert said(None, worker(GPU=1, H100=1))["GPU type", "H100"][0] is Grade.PASS
-    assert said(None, worker(GPU=1, H100=0.5))["GPU type", "H100"][0] is Grade.FAIL
+    assert of_type(without).grade is Grade.FAIL
+    assert of_type(pool_of(OWN)).grade is Grade.FAIL, "own machines aren't started when runs wait"
+    later = of_type(pool_of(AWS))
+    assert later.grade is Grade.PASS and "workers for 20 at once are started when needed" in later.text
+    assert of_type(None).grade is Grade.CAUTION, "somebody else's autoscaler may start one"
+    assert of_type(None, worker(GPU=1, H100=1), slots=2).text == "1 at once with GPU 1, H100 1"
+    assert of_type(None, worker(GPU=1, H100=0.5)).grade is Grade.CAUTION
+    assert of_type(pool_of(AWS), worker(GPU=1, H100=1)).text == "1 at once with GPU 1, H100 1, up to 20 when needed"
+
+
+def test_many_more_slots_than_workers_are_told() -> None:
+    assert "but 4 slots" in of_type(None, worker(GPU=1, H100=1)).text
+    assert of_type(None, worker(GPU=2, H100=2)).grade is Grade.PASS
+    assert of_type(pool_of(AWS), worker(GPU=1, H100=1), slots=40).grade is Grade.PASS
+    assert of_type(pool_of(AWS), worker(GPU=1, H100=1), slots=41).grade is Grade.CAUTION
 
 
 def test_a_head_of_other_hands_and_machines_that_differ_are_told() -> None:
     by_hand = Autoscaler(kinds={"node_b613": 1})
     assert said(pool_of(AWS), told=by_hand)["autoscaler", ""][0] is Grade.FAIL
     found = said(pool_of(AWS), worker("steady", GPU=8, H100=4), worker("gone", GPU=1), worker(GPU=1))
-    assert ("steady" in {where for name, where in found}) and found["workers", "gone"][0] is Grade.CAUTION
-    assert found["workers", ""] == (Grade.PASS, "1 node added by hand")
-    texts = [one.text for one in findings("eu", GPUS, pool_of(AWS), [HEAD, worker("steady", GPU=8, H100=4)], UP)]
+    assert ("steady" in {where for name, where in found}) and found["pool", "gone"][0] is Grade.CAUTION
+    nodes = [HEAD, worker("steady", GPU=8, H100=4), worker(GPU=1)]
+    texts = [one.text for one in findings("eu", GPUS, pool_of(AWS), nodes, UP, "")]
+    assert "1 node added by hand" in texts
     assert "a node of this kind offers 4 H100 instead of 8" in texts
     assert "it was started from another file than the configuration gives now" in texts
 
 
 def test_more_than_max_in_all_is_told_even_if_each_kind_keeps_its_own() -> None:
     bounded = pool_of(AWS.replace("key_file", "max = 1\nkey_file", 1))
-    found = [one.text for one in findings("eu", GPUS, bounded, [HEAD, worker("spot"), worker("steady")], UP)]
+    found = [one.text for one in findings("eu", GPUS, bounded, [HEAD, worker("spot"), worker("steady")], UP, "")]
     assert "2 workers run, more than max = 1 in all" in found
 
 

@@ -90,21 +90,46 @@ def autoscaler_in(answer: Any) -> Autoscaler | None:
     return Autoscaler(kinds=kinds, pending=pending, failures=failures)
 
 
+def gpu_finding(
+    place: str,
+    gpu: str,
+    asked: Mapping[str, float],
+    slots: int,
+    pool: RayPoolSection | None,
+    nodes: Sequence[Node],
+) -> Finding:
+    """Whether somebody has what a run on this type asks Ray for, now or when it waits, and enough for its slots."""
+    said = ", ".join(f"{name} {amount:g}" for name, amount in asked.items() if amount)
+    at_once = sum(node.holds(asked) for node in nodes)
+    kinds = () if pool is None else tuple(told for told in pool.workers.values() if told.gpu == gpu and not told.hosts)
+    later = sum(most_of(told) * told.runs for told in kinds)
+    if not at_once and later:
+        return passed("workers", f"none has {said} now; workers for {later} at once are started when needed", where=gpu)
+    if not at_once and pool is None:
+        text = f"no worker that is up has {said}: runs wait for one"
+        return caution("workers", text, "Start one, or let Ray's autoscaler do so.", where=gpu)
+    if not at_once:
+        fix = f"Let a kind of worker of ray.{place}.pool offer it, or start one by hand; docs/ray.md shows the lines."
+        return failed("workers", f"no worker has {said}, and none would be started: runs would wait", fix, where=gpu)
+    most = max(at_once, later)
+    if slots > 2 * most:
+        text = f"{most} at once with {said}, but {slots} slots: the others wait in Ray's queue"
+        return caution("workers", text, f"Set slots to at most {2 * most}, unless more workers come.", where=gpu)
+    more = f", up to {later} when needed" if later > at_once else ""
+    return passed("workers", f"{at_once} at once with {said}{more}", where=gpu)
+
+
 def findings(
     place: str,
     gpus: Mapping[str, Mapping[str, float]],
-    pool: RayPoolSection | None,
+    pool: RayPoolSection,
     nodes: Sequence[Node],
     autoscaler: Autoscaler | None,
-    digest: str = "",
+    digest: str,
 ) -> Iterator[Finding]:
     """`gpus`: what one run of each of the place's types asks Ray for. `digest`: that of the file that the configuration
     gives now."""
     workers = [node for node in nodes if not node.is_head]
-    for gpu, asked in gpus.items():
-        yield _gpu_type(place, gpu, asked, pool, workers)
-    if pool is None:
-        return
     again = f"Run: kbslurm ray pool {place} --out FILE, then: ray up FILE"
     launched = autoscaler is not None and autoscaler.kinds.get(HEAD, 0) > 0
     yield from _autoscaler(autoscaler, launched=launched, again=again)
@@ -112,36 +137,18 @@ def findings(
         yield _file(next((node for node in nodes if node.is_head), None), digest, again)
     counts = Counter(node.kind for node in workers)
     for name, told in pool.workers.items():
-        least, most = least_of(told), most_of(told)
-        yield _kind(name, counts[name], least, most, again)
+        yield _kind(name, counts[name], least_of(told), most_of(told), again)
         node = next((node for node in workers if node.kind == name), None)
         if node is not None and (short := _short(node, offered(told, gpus.get(told.gpu, {})))):
-            yield caution("workers", f"a node of this kind offers {short}", again, where=name)
+            yield caution("pool", f"a node of this kind offers {short}", again, where=name)
     for name in sorted(set(counts) - set(pool.workers) - {""}):
         text = f"{_count(counts[name], 'node')} of a kind that isn't in ray.{place}.pool.workers"
-        yield caution("workers", text, again, where=name)
+        yield caution("pool", text, again, where=name)
     started = sum(counts[name] for name in pool.workers)
     if started > most_workers(pool):
         yield caution("pool", f"{started} workers run, more than max = {most_workers(pool)} in all", again)
     if counts[""]:
-        yield passed("workers", f"{_count(counts[''], 'node')} added by hand")
-
-
-def _gpu_type(
-    place: str, gpu: str, asked: Mapping[str, float], pool: RayPoolSection | None, workers: Sequence[Node]
-) -> Finding:
-    """Whether anybody offers what its runs ask for, now or when they wait."""
-    fitting = [holds for node in workers if (holds := node.holds(asked))]
-    if fitting:
-        runs = _count(sum(fitting), "run")
-        return passed("GPU type", f"{_count(len(fitting), 'node')} can take it, {runs} at once", where=gpu)
-    words = _resources(asked)
-    later = {} if pool is None else {name: told for name, told in pool.workers.items() if told.gpu == gpu}
-    could = sum(most_of(told) for told in later.values() if not told.hosts)
-    if could:
-        return passed("GPU type", f"no node has {words} now; up to {could} are started when runs wait", where=gpu)
-    fix = f"Start a worker with it, or correct ray.{place}.gpus.{gpu}; docs/ray.md shows the commands."
-    return failed("GPU type", f"no node has {words}, and none would be started: its runs would wait", fix, where=gpu)
+        yield passed("pool", f"{_count(counts[''], 'node')} added by hand")
 
 
 def _autoscaler(told: Autoscaler | None, *, launched: bool, again: str) -> Iterator[Finding]:
@@ -169,11 +176,11 @@ def _file(head: Node | None, digest: str, again: str) -> Finding:
 
 def _kind(name: str, count: int, least: int, most: int, again: str) -> Finding:
     if count > most:
-        return caution("workers", f"{_count(count, 'node')}, more than max = {most}", again, where=name)
+        return caution("pool", f"{_count(count, 'node')}, more than max = {most}", again, where=name)
     if count < least:
         text = f"{_count(count, 'node')}, fewer than min = {least}"
-        return caution("workers", text, "If that stays so, `ray monitor FILE` says why.", where=name)
-    return passed("workers", f"{_count(count, 'node')}, between {least} and {most}", where=name)
+        return caution("pool", text, "If that stays so, `ray monitor FILE` says why.", where=name)
+    return passed("pool", f"{_count(count, 'node')}, between {least} and {most}", where=name)
 
 
 def _short(node: Node, wanted: Mapping[str, int]) -> str:
@@ -184,10 +191,6 @@ def _short(node: Node, wanted: Mapping[str, int]) -> str:
         if node.resources.get(name, 0.0) < amount
     ]
     return ", ".join(short)
-
-
-def _resources(asked: Mapping[str, float]) -> str:
-    return " and ".join(f"{amount:g} {name}" for name, amount in asked.items() if amount) or "any resources"
 
 
 def _count(count: int, what: str) -> str:

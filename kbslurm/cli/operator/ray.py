@@ -42,7 +42,7 @@ def check(
     try:
         with printing.progress(as_json) as tell:
             tell({"phase": f"checking {backend.api.url}"})
-            found = list(findings(backend, wiring.ray_key(config, place), of_ray(place)))
+            found = list(findings(backend, wiring.ray_key(config, place), of_ray(place), config.ray[place]))
     finally:
         backend.close()
     return print_findings(found, as_json, summed=True)
