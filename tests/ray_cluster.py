@@ -97,6 +97,7 @@ class RayCluster:
         for node in started:
             node.process.kill()
         end(self.id)
+        _end_all(f"whoever has a file of {self.folder} open has ended", lambda: holding(self.folder))
         for node in started:
             node.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.ray_cluster import RayCluster, marked, wait_until
+from tests.ray_cluster import RayCluster, holding, marked, wait_until
 from tests.services import RAY_CLUSTER, REDIS, needs
 
 pytestmark = needs(RAY_CLUSTER)
@@ -56,4 +56,4 @@ def test_only_with_redis_a_new_head_knows_the_jobs_of_the_old_one(redis: bool) -
         wait_for(cluster, "kb-three", "SUCCEEDED")
         cluster.replace_head()
         assert (cluster.job("kb-three") is not None) is redis
-    assert marked(cluster.id) == []
+    assert marked(cluster.id) == [] and holding(cluster.folder) == []
