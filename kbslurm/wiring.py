@@ -444,7 +444,6 @@ def ray_place(config: Config, name: str) -> Place:
                 resources=asked.resources,
                 slots=asked.slots,
                 memory_bytes=int(asked.memory_gb * (1 << 30)),
-                image=asked.image,
             )
             for gpu, asked in told.gpus.items()
         },

@@ -24,7 +24,7 @@ from kbslurm.store.connect import Pool
 from kbslurm.store.node_jobs import NodeJobs
 from tests import databases
 from tests.contract import submitter
-from tests.contract.backend_suite import attempt_of, make_eval, make_job, wait_counted
+from tests.contract.backend_suite import REPOSITORY, attempt_of, make_eval, make_job, wait_counted
 from tests.popcorn.served_api import ServedApi, served
 from tests.ray_cluster import RayCluster
 
@@ -130,7 +130,7 @@ def ray_case(server: databases.Server, template: str, ray: RayCluster, *, fake: 
     """A case with a database and a service of its own. `fake`: its harness is the suite's stand-in."""
     with contextlib.ExitStack() as held, tempfile.TemporaryDirectory(prefix="kbray-case-") as place:
         folder = Path(place)
-        eval_dir = make_eval(folder / "eval") if fake else shared_folders.eval_dir()
+        eval_dir = make_eval(folder / "eval") if fake else REPOSITORY / "eval"
         patched = held.enter_context(pytest.MonkeyPatch.context())
         patched.setattr(shared_folders, "eval_dir", lambda: eval_dir)
         url = server.create(template)

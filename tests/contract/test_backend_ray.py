@@ -6,25 +6,32 @@ import shlex
 import subprocess
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import httpx
 import pytest
 
-from kbslurm.backends.ray import calls
+from kbslurm.backends.ray import calls, check
+from kbslurm.domain.finding import Grade
 from kbslurm.domain.run import Ending, Handle, OpenAttempt, Seen, Sighting
+from kbslurm.domain.secret_names import of_ray
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear, Refused
 from tests import databases
+from tests.command_line import CommandLine
 from tests.contract.backend_suite import (
     SECRET,
     BackendContract,
     attempt_of,
     executions,
+    is_alive,
     make_job,
     wait_seen,
     wait_until,
 )
 from tests.contract.dropping import dropping
 from tests.contract.ray_rig import GPU, KEY, RayCase, ray_case
+from tests.flow.held import held
 from tests.ray_cluster import RayCluster
 from tests.services import RAY_CLUSTER, needs
 
@@ -68,6 +75,7 @@ def test_ray_keeps_the_name_and_nothing_else(case: RayCase) -> None:
     assert wait_seen(case, backend, attempt, Seen.ENDED).ending is Ending.REPORTED
     stored = case.ray.stored()
     assert job.name in stored
+    assert httpx.get(f"{case.ray.url}/api/jobs/").status_code == 401, "only with the token is anything read"
     for secret in (SECRET, job.key.hex(), KEY.hex(), "stand-in", "manifest"):
         assert secret not in stored.replace("manifest.json", ""), secret
 
@@ -203,3 +211,78 @@ def test_only_the_run_key_opens_the_nodes_calls(case: RayCase) -> None:
     assert httpx.post(url, headers=right, content=b"{}").status_code == 200, "the same process asks again"
     with pytest.raises(Refused):
         case.jobs.claim(job.name, "pool", who="you", node="", now=case.api.now)
+
+
+# ------------------------------------------------------------------------------------------------- silence, and looks
+
+
+def test_a_node_that_loses_its_way_to_us_ends_its_run_itself(case: RayCase) -> None:
+    with held(case.api.url) as ours:
+        case.service_url = ours.url
+        try:
+            _, job, attempt = case.started(lease_s=8.0)
+        finally:
+            case.service_url = ""
+        (pid,) = (case.folder / f"{job.name}.count").read_text().split()
+        ours.hold()
+        wait_until(case, "its harness is gone", lambda: not is_alive(int(pid)))
+        ours.let_go()
+        ended = wait_seen_ended(case, attempt)
+    assert ended.ending is Ending.NO_REPORT and "couldn't reach the service for 8 s" in ended.reason
+    assert executions(case, job) == 1
+
+
+def test_the_check_says_what_holds_and_what_to_do(case: RayCase) -> None:
+    told = {one.name: one for one in check.findings(case.backend(), KEY, of_ray("pool")) if one.name != "service"}
+    assert {name: one.grade for name, one in told.items()} == {
+        "reach": Grade.PASS,
+        "version": Grade.PASS,
+        "token": Grade.PASS,
+        "workers": Grade.PASS,
+        "key": Grade.PASS,
+        "nodes": Grade.UNSEEN,
+    }
+    assert told["workers"].text == "3 at once with T4 1" and told["workers"].where == GPU
+
+
+@pytest.mark.parametrize(
+    ("changed", "name", "grade", "said"),
+    [
+        ({"token": "no"}, "token", Grade.FAIL, "Ray rejected the token (403)"),
+        ({"token": ""}, "token", Grade.FAIL, "Ray rejected the token (401)"),
+        ({"url": "http://127.0.0.1:9"}, "reach", Grade.FAIL, "Ray can't be reached"),
+        ({"resources": {"H200": 1}}, "workers", Grade.CAUTION, "no worker that is up has H200 1"),
+        ({"key": b"0" * 32}, "key", Grade.FAIL, "has another run key"),
+    ],
+)
+def test_the_check_says_what_is_wrong(
+    case: RayCase, changed: dict[str, Any], name: str, grade: Grade, said: str
+) -> None:
+    found = list(check.findings(case.backend(**changed), changed.get("key", KEY), of_ray("pool")))
+    (one,) = [one for one in found if one.name == name]
+    assert one.grade is grade and said in one.text and one.remedy
+
+
+def test_the_command_prints_it_and_exits_with_1_on_a_fail(case: RayCase) -> None:
+    (case.folder / "kbslurm.toml").write_text(
+        f"[ray.pool]\nurl = '{case.ray.url}'\nservice_url = '{case.api.url}'\n"
+        f"[ray.pool.gpus.{GPU}]\nnum_gpus = 0\nresources = {{ {GPU} = 1 }}\n"
+    )
+    line = CommandLine(cwd=case.folder, env={"RAY_POOL_KEY": KEY.hex(), "RAY_POOL_TOKEN": case.ray.token})
+    good, bad = line("ray", "check", "--json"), line("ray", "check", RAY_POOL_TOKEN="no")
+    assert (good.code, bad.code) == (0, 1)
+    assert {one["grade"] for one in good.json()["findings"]} == {"PASS", "CAUTION", "not looked at"}, good.out
+    assert "Ray rejected the token (403)" in bad.out
+    for said in (good, bad):
+        assert KEY.hex() not in said.out + said.err and case.ray.token not in said.out + said.err
+    assert line("ray", "check", "lake").code == 2
+
+
+def test_a_submission_that_is_not_for_the_board_gets_nothing_hidden(case: RayCase) -> None:
+    backend = case.backend(ranked=False)
+    job = make_job(case, "report")
+    ranking = replace(job, manifest=job.manifest.replace('"mode":"test"', '"mode":"leaderboard"'))
+    assert ranking.manifest != job.manifest
+    with pytest.raises(BackendRefused, match="ranked is false") as refusal:
+        backend.submit(ranking)
+    assert refusal.value.permanent and case.jobs.look([job.name]) == {}

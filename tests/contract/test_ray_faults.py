@@ -6,13 +6,20 @@ Ray runs at its default settings; only our clock is put forward, where a node's 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from kbslurm.daemon.loop import Daemon
 from kbslurm.domain.run import Ending, OpenAttempt, Seen
 from kbslurm.errors import BackendTrouble
+from kbslurm.flow.place import Place
 from kbslurm.ports import JobSpec
+from kbslurm.problems import loading
 from tests import databases
+from tests.chaos.history import check
 from tests.contract.backend_suite import (
     attempt_of,
     executions,
@@ -22,9 +29,11 @@ from tests.contract.backend_suite import (
     wait_seen,
     wait_until,
 )
-from tests.contract.ray_rig import GPU, RayCase, ray_case
+from tests.contract.ray_rig import GPU, KEY, RayCase, ray_case
+from tests.flow.stage import QUICK, Stage, running
+from tests.popcorn.served_api import TRANSPOSE
 from tests.ray_cluster import RayCluster
-from tests.services import RAY_CLUSTER, REDIS, needs
+from tests.services import RAY_CLUSTER, REDIS, USER_NAMESPACES, needs
 
 pytestmark = needs(RAY_CLUSTER)
 OTHER = {"lost": 1.0}
@@ -155,3 +164,73 @@ def settled(case: RayCase, attempt: OpenAttempt) -> bool:
     if not row.reported and not any(is_alive(int(pid)) for pid in pids):
         case.later_s = 200.0
     return row.reported or case.later_s > 0
+
+
+# ------------------------------------------------------------------------------------------------------ the whole walk
+
+PROBING = """
+import os, socket, time
+
+def custom_kernel(data):
+    time.sleep(0.5)
+    for path in (KEY_FILE, "/proc/1/environ"):
+        try:
+            with open(path) as file:
+                raise RuntimeError(f"it could read {path}: {file.read(9)}")
+        except OSError:
+            pass
+    found = [name for name in os.environ if name.startswith("RAY") or name.startswith("KBSLURM_TEST")]
+    if found:
+        raise RuntimeError(f"it saw {found}")
+    try:
+        socket.create_connection(("127.0.0.1", PORT), 2.0)
+        raise RuntimeError("it reached Ray")
+    except OSError:
+        pass
+    rows, cols, pixels = data
+    size = rows * cols
+    return bytes([pixels[place] for col in range(cols) for place in range(col, size, cols)])
+"""
+
+
+@dataclass
+class Ahead:
+    """The time, so many seconds ahead."""
+
+    by_s: float = 0.0
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + timedelta(seconds=self.by_s)
+
+
+@needs(USER_NAMESPACES)
+def test_a_run_whose_worker_dies_is_tried_again_and_a_caged_submission_finds_no_way_to_ray(
+    lasting: RayCase, postgres_server: databases.Server, template_database: str
+) -> None:
+    ray = lasting.ray
+    with ray_case(postgres_server, template_database, ray, fake=False) as case:
+        clock = Ahead()
+        problem = loading.load(TRANSPOSE)
+        stage = Stage.build(case.database, problem=problem, gpus=(GPU,), clock=clock)
+        backend = case.backend(resources=OTHER, min_isolation=2, now=clock.now)
+        place = Place(backend=backend, poll_s=0.5, grace_s=1.0, sweep_gap_s=1.0)
+        assert case.key_file.read_text() == KEY.hex(), "whoever isn't caged reads it"
+        text = PROBING.replace("KEY_FILE", repr(str(case.key_file))).replace("PORT", str(ray.dashboard_port))
+        worker = ray.add_worker(resources=OTHER)
+        with closing(stage), running(Daemon(stage.store, [place], clock=clock, timing=QUICK)):
+            stage.submit(text)
+            stage.wait_until(lambda: stage.rows("SELECT 1 FROM attempt WHERE state = 'running'") != [])
+            worker.kill()
+            replaced = ray.add_worker(resources=OTHER)
+            wait_until(case, "Ray says FAILED", lambda: "FAILED" in ray.stored())
+            clock.by_s = 200.0
+            stage.wait_until(lambda: stage.run()["state"] not in ("queued", "launching", "running"))
+            run = stage.run()
+            tries = stage.rows("SELECT ending, reason, node FROM attempt ORDER BY number")
+            assert (run["state"], run["verdict"], run["attempts"]) == ("scored", "passed", 2), (run, tries)
+            check(stage)
+            assert [row["ending"] for row in tries] == ["node_failure", "reported"], tries
+            assert stage.rows("SELECT isolation FROM verdict") == [{"isolation": 2}]
+            (late, _) = stage.rows("SELECT claimant, result IS NULL AS nothing FROM node_job ORDER BY offered_at")
+            assert late["claimant"] and late["nothing"]
+        replaced.kill()

@@ -251,7 +251,11 @@ def test_the_state_dir_can_be_named_by_the_environment(tmp_path: Path) -> None:
 def test_the_schema_lists_what_is_read() -> None:
     schema = kbslurm_toml.schema()
     assert json.loads(json.dumps(schema)) == schema
-    assert set(schema["properties"]) == {"server", "daemon", "policy", "discord", "github", "oidc", "modal", "sites"}
+    places = {"github", "modal", "ray", "sites"}
+    assert set(schema["properties"]) == {"server", "daemon", "policy", "discord", "oidc", *places}
+    clusters = schema["properties"]["ray"]
+    assert clusters["additionalProperties"]["required"] == ["url"]
+    assert clusters["additionalProperties"]["properties"]["min_isolation"]["default"] == 2
     daemon = schema["properties"]["daemon"]["properties"]
     assert set(daemon) == {one.name for one in dataclasses.fields(DaemonSection)}
     assert daemon["tick_s"] == {

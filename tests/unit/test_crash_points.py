@@ -22,7 +22,7 @@ from kbslurm.observe.crash_points import (
     SLURM_KEEPER_CRASH_POINTS,
 )
 
-BY_BACKEND = {name: f"kbslurm/backends/{name}" for name in ("github", "local", "modal", "slurm")}
+BY_BACKEND = {name: f"kbslurm/backends/{name}" for name in ("github", "local", "modal", "ray", "slurm")}
 
 
 def test_every_crash_point_in_the_code_is_listed_and_every_listed_one_is_in_the_code(root: Path) -> None:

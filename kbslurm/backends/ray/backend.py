@@ -54,7 +54,6 @@ class RayGpu:
     resources: Mapping[str, float]
     slots: int
     memory_bytes: int = 0
-    image: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +162,6 @@ class RayBackend:
             "time_limit_s": job.time_limit_s,
             "memory_bytes": job.memory_bytes,
             "harness": self._harness,
-            "image": self.gpus[job.gpu].image,
             "arguments": ["--min-isolation", str(self.min_isolation)] if self.min_isolation else [],
             "lease_s": self._lease_s,
             "beat_s": min(MOST_BEAT_S, self._lease_s / BEATS_PER_LEASE),

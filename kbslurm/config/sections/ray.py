@@ -31,12 +31,6 @@ def _resources(told: Mapping[str, float]) -> Mapping[str, float]:
     return dict(told)
 
 
-def _image(text: str) -> str:
-    if text and not re.fullmatch(r"/[^\s:,\\]{1,500}", text):
-        raise Invalid(f"{text!r} isn't a valid path of an image", hint='Write "/images/torch.sif", as on the nodes.')
-    return text
-
-
 def _python(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_./+-]{1,300}", text):
         raise Invalid(f"{text!r} isn't a valid Python command", hint='Write "python3", or its whole path on the nodes.')
@@ -62,14 +56,6 @@ class RayGpuSection:
     memory_gb: float = field(
         default=0.0,
         metadata={"doc": "The most memory a run may use there; 0: as much as its problem allows.", "least": 0},
-    )
-    image: str = field(
-        default="",
-        metadata={
-            "doc": "The Apptainer image on the nodes (a .sif); empty, or without Apptainer there: the harness's own "
-            "cage.",
-            "check": _image,
-        },
     )
 
 
@@ -106,7 +92,10 @@ class RaySection:
     )
     python: str = field(
         default="python3",
-        metadata={"doc": "The nodes' Python for the harness: 3.11 or newer, with `cryptography`.", "check": _python},
+        metadata={
+            "doc": "The nodes' Python for the harness: 3.11 or newer, with cryptography and what problems import.",
+            "check": _python,
+        },
     )
     key_file: str = field(
         default=KEY_FILE, metadata={"doc": "The file on the nodes that holds RAY_NAME_KEY.", "check": _node_path}
