@@ -482,16 +482,16 @@ def ray_api(config: Config, name: str) -> RayApi:
 
 def ray_key(config: Config, name: str) -> bytes:
     """The run key that the service and the nodes of this cluster hold."""
-    from kbslurm.backends.github.runner_program import OrderFailed, key_in
+    from kbslurm.backends.ray.calls import key_in
 
     variable = of_ray(name)[1]
-    try:
-        return key_in(config.secret(variable) or "")
-    except OrderFailed:
+    key = key_in(config.secret(variable))
+    if key is None:
         raise Misconfigured(
             f"{variable} isn't a 32-byte key (64 hexadecimal digits)",
             fix=f"Make one with: openssl rand -hex 32. The nodes need the same in {config.ray[name].key_file}.",
-        ) from None
+        )
+    return key
 
 
 def _node_jobs(config: Config) -> NodeJobs:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from kbslurm.api.context import Context
-from kbslurm.backends.github.runner_program import OrderFailed, key_in
 from kbslurm.backends.paths import NAME
 from kbslurm.backends.ray import calls
 from kbslurm.domain.run import JobName
@@ -56,9 +55,9 @@ def _key_of(context: Context, place: str) -> bytes | None:
     if place not in context.config.ray:
         return None
     variable = of_ray(place)[1]
-    try:
-        return key_in(context.config.secret(variable) or "")
-    except OrderFailed:
+    key = calls.key_in(context.config.secret(variable))
+    if key is None:
         raise Misconfigured(
             f"{variable} isn't a 32-byte key (64 hexadecimal digits)", fix="Make one with: openssl rand -hex 32."
-        ) from None
+        )
+    return key

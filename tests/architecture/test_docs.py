@@ -98,9 +98,16 @@ OVERFLOW = [textwrap.dedent(body) for _, body in TOML_BLOCK.findall((ROOT / "doc
 def test_what_is_written_to_be_copied_is_a_configuration(tmp_path: Path, block: str) -> None:
     (tmp_path / "kbslurm.toml").write_text(block)
     told = settings.load(env={}, cwd=tmp_path)
+    tables = tomllib.loads(block)
+    clusters = tables.pop("ray", {})
     read = [
         (name, key, value, getattr(getattr(told, name), key))
-        for name, table in tomllib.loads(block).items()
+        for name, table in tables.items()
+        for key, value in table.items()
+    ]
+    read += [
+        (f"ray.{name}", key, value, getattr(told.ray[name], key))
+        for name, table in clusters.items()
         for key, value in table.items()
     ]
     assert read

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 
 WHO, MAC, SUM = "X-Kbslurm-Who", "X-Kbslurm-Mac", "X-Kbslurm-Sum"
 RESULT_CAP = 64 << 20
@@ -17,6 +18,12 @@ def mac(key: bytes, verb: str, place: str, name: str, who: str, digest: str) -> 
     """The MAC of one call: `digest` is the hexadecimal sha256 of its body, empty without one."""
     derived = hmac.digest(key, f"kbslurm calls {place} {name}".encode(), "sha256")
     return hmac.digest(derived, f"{verb} {place} {name} {who} {digest}".encode(), "sha256").hex()
+
+
+def key_in(text: str | None) -> bytes | None:
+    """The run key in a secret or a file: 32 bytes, as 64 hexadecimal digits. None: it isn't one."""
+    found = (text or "").strip()
+    return bytes.fromhex(found) if re.fullmatch(r"[0-9a-fA-F]{64}", found) else None
 
 
 def kit_mac(key: bytes, kit: bytes) -> str:

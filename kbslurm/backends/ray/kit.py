@@ -7,7 +7,6 @@ import io
 import zipfile
 from pathlib import Path
 
-from kbslurm.backends import github, local, ray
 from kbslurm.flow.script import harness_files
 
 _OURS = {
@@ -15,7 +14,7 @@ _OURS = {
     "kbslurm/backends/__init__.py": b"",
     **{f"kbslurm/backends/{one}/__init__.py": b"" for one in ("github", "local", "ray")},
 }
-_PROGRAMS = ((github, "runner_program.py"), (local, "supervise.py"), (ray, "calls.py"), (ray, "node_program.py"))
+_PROGRAMS = ("github/runner_program.py", "local/supervise.py", "ray/calls.py", "ray/node_program.py")
 _MADE_AT = (2020, 1, 1, 0, 0, 0)  # so that the same files are the same bytes
 
 
@@ -23,9 +22,8 @@ _MADE_AT = (2020, 1, 1, 0, 0, 0)  # so that the same files are the same bytes
 def kit(eval_dir: Path) -> bytes:
     """The zip; small, and the same for every attempt."""
     files = dict(_OURS)
-    for package, name in _PROGRAMS:
-        folder = Path(str(package.__file__)).parent
-        files[f"kbslurm/backends/{folder.name}/{name}"] = (folder / name).read_bytes()
+    for name in _PROGRAMS:
+        files[f"kbslurm/backends/{name}"] = (Path(__file__).parent.parent / name).read_bytes()
     for path in harness_files(eval_dir):
         files[f"eval/{path.relative_to(eval_dir).as_posix()}"] = path.read_bytes()
     packed = io.BytesIO()

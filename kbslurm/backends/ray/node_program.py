@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import ctypes
 import fcntl
 import json
 import os
@@ -32,7 +33,6 @@ from types import FrameType
 from typing import Any
 
 from kbslurm.backends.github import runner_program as parcel
-from kbslurm.backends.local import supervise
 from kbslurm.backends.ray import calls
 
 FORM = 1
@@ -93,7 +93,7 @@ def run(name: str, place: str, url: str, key: bytes, kit: str) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, node.stop)
     with contextlib.suppress(AttributeError, OSError):
-        supervise.prctl(PR_SET_DUMPABLE, 0)  # we have the key in memory
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # we have the key in memory
     claimed = node.insist("claim", json.dumps({"node": socket.gethostname()}).encode(), CLAIM_S)
     if claimed is None:
         return _say(f"the service can't be reached at {url}, so {name} isn't started", FAILED)

@@ -19,8 +19,8 @@ def check(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Check whether runs on a Ray cluster would work: PASS, CAUTION or FAIL, each with its remedy. Starts nothing; exit
-    code 1 on a FAIL."""
+    """Check the cluster, token, workers and the way back: PASS, CAUTION or FAIL, each with its remedy. Starts nothing;
+    exit code 1 on a FAIL."""
     from kbslurm import wiring
     from kbslurm.backends.ray.backend import RayBackend
     from kbslurm.backends.ray.check import findings
