@@ -57,10 +57,6 @@ state_dir = "state"
 [server]
 listen = "127.0.0.1:{port}"
 
-[policy.places.{place}]
-role = "home"
-classes = {{ H100 = "H100", A100 = "A100" }}
-
 [ray.{place}]
 url = "{url}"
 service_url = "http://127.0.0.1:{port}"
@@ -319,7 +315,7 @@ def _told(*, as_json: bool, stays: bool) -> int:
         ok = played(stage)
         shown(stage, ok, as_json=as_json)
         if stays:
-            demo_page.stay(stage.store, Path(folder), url, BOARD, GPUS[0])
+            demo_page.stay(stage.store, Path(folder), url, BOARD, GPUS[0], again="demo --ray")
     return EXIT_OK if ok else EXIT_REJECTED
 
 
