@@ -523,7 +523,7 @@ class NodeJobs(Protocol):
     """Jobs whose start is claimed at our API, by the place's own nodes: what such a place's backend needs."""
 
     def offer(self, name: JobName, place: str, order: bytes, lease_s: float, now: datetime) -> NodeJob:
-        """Keep this sealed order for whoever claims the job; one that is there already is left as it is."""
+        """Keep this sealed order for whoever claims the job; once it is claimed or forbidden, that stays as it is."""
 
     def look(self, names: Sequence[JobName]) -> Mapping[JobName, NodeJob]:
         """Those of them that were offered or forbidden."""

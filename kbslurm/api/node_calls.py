@@ -43,7 +43,7 @@ def check(context: Context, request: Request) -> NodeCall:
     return NodeCall(place=place, name=JobName(name), who=who, digest=digest, key=key)
 
 
-async def body_of(request: Request, call: NodeCall) -> bytes:
+async def taken(request: Request, call: NodeCall) -> bytes:
     """Its body, which is what the node has signed."""
     body = await request.body()
     if not hmac.compare_digest(calls.digest_of(body), call.digest):

@@ -21,7 +21,9 @@ _COLUMNS = """name, place, lease_s, offered_at, forbidden_at, claimed_at, heard_
 
 _OFFER = """
 INSERT INTO node_job (name, place, lease_s, sealed_order, offered_at)
-VALUES (%(name)s, %(place)s, %(lease_s)s, %(order)s, %(now)s) ON CONFLICT (name) DO NOTHING
+VALUES (%(name)s, %(place)s, %(lease_s)s, %(order)s, %(now)s)
+ON CONFLICT (name) DO UPDATE SET sealed_order = excluded.sealed_order, lease_s = excluded.lease_s
+WHERE node_job.claimed_at IS NULL AND node_job.forbidden_at IS NULL AND node_job.place = excluded.place
 """
 
 _FORBID = """
@@ -84,6 +86,10 @@ class NodeJobs(Rows):
         )
         with self._pool.transaction() as connection:
             return connection.execute(statement.encode(), told).rowcount
+
+    def close(self) -> None:
+        """Close its connections, where it is a part of no store."""
+        self._pool.close()
 
     # ------------------------------------------------------------------------------------------------ for the nodes
 

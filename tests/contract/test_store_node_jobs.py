@@ -141,3 +141,11 @@ def test_old_ones_are_removed_but_not_what_is_open(rig: Rig) -> None:
     assert jobs.prune(POOL, rig.now, keep=[]) == 0
     assert jobs.prune(POOL, rig.later(1), keep=[name]) == 1
     assert set(jobs.look([name, other])) == {name}
+
+
+def test_an_order_that_is_sent_again_is_the_newest_until_it_is_claimed(rig: Rig) -> None:
+    jobs, name = offered(rig)
+    assert jobs.offer(name, POOL, b"newer", 60.0, rig.now).lease_s == 60.0
+    assert claimed(rig, jobs, name, "a") == b"newer"
+    jobs.offer(name, POOL, b"newest", 60.0, rig.now)
+    assert claimed(rig, jobs, name, "a") == b"newer"

@@ -40,6 +40,7 @@ OWN = "somebody's own submission, token or session"
 READS = "changes nothing"
 # Calls without a line in the audit log, and why.
 UNAUDITED = {
+    **dict.fromkeys([f"POST /nodes/{{place}}/{{name}}/{verb}" for verb in ("claim", "beat", "result")], "no person's"),
     "POST /user/questions": OWN,
     "POST /questions": OWN,
     "POST /login": OWN,
@@ -94,7 +95,7 @@ UNAUDITED_COMMANDS = {
          "board times", "bot check", "config show", "config schema", "db check",
          "diff", "doctor", "github check", "history", "image list", "image verify", "intake show", "invite list",
          "limit show", "logs", "submission diff", "budget show", "grades why", "archive verify", "mcp",
-         "modal check", "problem list", "problem show", "problem pull", "problem verify", "profile",
+         "modal check", "ray check", "problem list", "problem show", "problem pull", "problem verify", "profile",
          "shadow report", "site check",
          "site list", "site render",
          "roster list", "roster show", "roster export",

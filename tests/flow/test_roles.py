@@ -262,6 +262,12 @@ MAY: Mapping[str, str] = {
         POST /staff/courses/{course}/{act}
         GET /live/-/staff
     """,
+    "node": """
+        GET /nodes/{place}/{name}/kit
+        POST /nodes/{place}/{name}/claim
+        POST /nodes/{place}/{name}/beat
+        POST /nodes/{place}/{name}/result
+    """,
 }
 WHO = {route: who for who, routes in MAY.items() for route in (line.strip() for line in routes.splitlines()) if route}
 # Nothing that exists, so that whoever may make a call changes nothing by it.
@@ -270,7 +276,7 @@ NAMES = {
     "run_id": "999999", "provider": "github", "act": "wave", "name": "x.css", "language": "python",
     "problem": "nothing", "code": "none", "category": "test", "job_id": "999999", "index": "0",
     "course": "no-course", "question_id": "999999", "other_id": "999998", "object_id": "none",
-    "whose": "nobody", "person_id": "999999",
+    "whose": "nobody", "person_id": "999999", "place": "pool",
 }  # fmt: skip
 TELLS_NOBODY = {
     "GET /live/-/s/{submission_id}",

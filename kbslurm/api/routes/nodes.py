@@ -40,7 +40,7 @@ def routes(context: Context) -> APIRouter:
     async def claimed(request: Request) -> Response:
         """The sealed order, for the first process that asks and for no other one."""
         call = node_calls.check(context, request)
-        told = _object(await node_calls.body_of(request, call))
+        told = _object(await node_calls.taken(request, call))
         node, now = str(told.get("node", ""))[:NODE_CAP].replace("\0", ""), context.clock.now()
         order = await run_in_threadpool(
             context.store.node_jobs.claim, call.name, call.place, who=call.who, node=node, now=now
@@ -51,7 +51,7 @@ def routes(context: Context) -> APIRouter:
     async def heard(request: Request) -> Ascii:
         """A sign of life; whether the attempt is to go on."""
         call = node_calls.check(context, request)
-        progress, now = _object(await node_calls.body_of(request, call)), context.clock.now()
+        progress, now = _object(await node_calls.taken(request, call)), context.clock.now()
         go_on = await run_in_threadpool(
             context.store.node_jobs.hear, call.name, call.place, who=call.who, progress=progress, now=now
         )
@@ -61,7 +61,7 @@ def routes(context: Context) -> APIRouter:
     async def delivered(request: Request) -> Ascii:
         """The sealed result, kept until it is collected."""
         call = node_calls.check(context, request)
-        result, now = await node_calls.body_of(request, call), context.clock.now()
+        result, now = await node_calls.taken(request, call), context.clock.now()
         await run_in_threadpool(
             context.store.node_jobs.deliver, call.name, call.place, who=call.who, result=result, now=now
         )

@@ -32,7 +32,7 @@ from kbslurm.domain.node_jobs import NodeJob
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
 from kbslurm.observe.logs import teller
-from kbslurm.ports import JobSpec, NodeJobs
+from kbslurm.ports import Closes, JobSpec, NodeJobs
 from kbslurm_eval.shared.wire import ARTIFACT_CAP
 
 tell = teller("ray")
@@ -105,6 +105,8 @@ class RayBackend:
     def close(self) -> None:
         """Close the connections. Running jobs keep running."""
         self.api.close()
+        if isinstance(self._known, Closes):
+            self._known.close()
 
     @property
     def _jobs(self) -> NodeJobs:
@@ -200,11 +202,16 @@ class RayBackend:
     # ------------------------------------------------------------------------------------------------------- looking
 
     def find(self, name: JobName) -> Sighting:
-        rays = self._rays(_checked(name))
-        row = self._jobs.look([name]).get(name)
-        if row is None or (row.can_start and rays is None):
-            # Without its row nobody can claim it, and what Ray doesn't know it doesn't start. Should a lost request
-            # arrive after all, it is the same attempt, which only one process gets.
+        row = self._jobs.look([_checked(name)]).get(name)
+        if row is None:
+            return Sighting(seen=Seen.ABSENT)  # nothing is sent before it is offered
+        if _is_settled(row):
+            return self._sighting(row, None)
+        rays = self._rays(name)
+        row = self._jobs.look([name]).get(name, row)
+        if row.can_start and rays is None:
+            # What Ray doesn't know it doesn't start. Should a lost request arrive after all, it is the same attempt,
+            # which only one process gets.
             return Sighting(seen=Seen.ABSENT)
         return self._sighting(row, rays)
 
@@ -219,7 +226,7 @@ class RayBackend:
         trouble: BackendTrouble | None = None
         for name in names:
             row = rows.get(name)
-            if row is None or row.reported or (row.forbidden_at is not None and row.claimed_at is None):
+            if row is None or _is_settled(row):
                 continue
             try:
                 rays[name] = self._rays(name)
@@ -234,7 +241,7 @@ class RayBackend:
                 found[name] = Sighting(seen=Seen.ABSENT)
             elif name in rays:
                 found[name] = self._sighting(row, rays[name])
-            elif row.reported or (row.claimed_at is None and row.forbidden_at is not None):
+            elif _is_settled(row):
                 found[name] = self._sighting(row, None)
             elif trouble is not None:
                 self._doubts[name] = trouble.message
@@ -419,6 +426,11 @@ class RayBackend:
     def prune(self, before: datetime, *, keep: Collection[JobName]) -> int:
         """Remove orders and results that nobody has touched since. Ray's own list of jobs is Ray's."""
         return self._jobs.prune(self.name, before, keep=keep)
+
+
+def _is_settled(row: NodeJob) -> bool:
+    """Whether our own row says all that there is to say."""
+    return row.reported or (row.claimed_at is None and row.forbidden_at is not None)
 
 
 def _first_words(rays: Mapping[str, Any]) -> str:

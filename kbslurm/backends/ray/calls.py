@@ -10,7 +10,7 @@ import hmac
 import re
 
 WHO, MAC, SUM = "X-Kbslurm-Who", "X-Kbslurm-Mac", "X-Kbslurm-Sum"
-RESULT_CAP = 64 << 20
+RESULT_CAP = 24 << 20
 BEAT_CAP = 16_384
 
 

@@ -102,10 +102,13 @@ def run(name: str, place: str, url: str, key: bytes, kit: str) -> int:
         return _say(f"{name} isn't to be started: it was before, or was cancelled", NOT_MINE)
     if status != 200:
         return _say(f"{name} couldn't be claimed: the service answered with status {status}", FAILED)
-    with _place() as base:
-        folder = base / name
-        came = _judged(node, sealed, folder, Path(kit) / "eval")
-        result = _sealed(node, folder, came)
+    try:
+        with _place() as base:
+            folder = base / name
+            came = _judged(node, sealed, folder, Path(kit) / "eval")
+            result = _sealed(node, folder, came)
+    except OSError as error:
+        return _say(f"no folder can be made for {name} on this node: {error}", FAILED)
     within_s = STOPPED_S if node.told_to_stop else DELIVER_S
     delivered = node.insist("result", result, within_s)
     if delivered is None or delivered[0] != 200:
