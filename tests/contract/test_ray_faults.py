@@ -93,14 +93,8 @@ def ends_as(case: RayCase, attempt: OpenAttempt, *endings: Ending) -> None:
     assert case.backend().find(attempt.name).ending is first.ending
 
 
-@pytest.mark.parametrize(
-    "only_ray",
-    [
-        pytest.param(True, id="worker-killed"),
-        # That of the walk below, looked at more closely.
-        pytest.param(False, id="node-removed", marks=pytest.mark.faults),
-    ],
-)
+@pytest.mark.faults  # the walk below has a node removed; here each of the two is looked at more closely
+@pytest.mark.parametrize("only_ray", [False, True], ids=["node-removed", "worker-killed"])
 def test_a_worker_that_dies_takes_its_run_along_and_only_silence_proves_it(case: RayCase, only_ray: bool) -> None:
     worker = case.ray.add_worker(resources=OTHER)
     job, attempt, pids = begun_on(case, OTHER, tree=only_ray)

@@ -31,8 +31,17 @@ ONE_FILE = shared_folders.path("examples") / "one_file" / "running_sum.py"
 HERE = {
     *("api", "bot check", "bot run", "config show", "config schema", "db upgrade", "db check", "db downgrade", "demo"),
     *("doctor", "github check", "github install", "image build", "image pull", "image list", "image verify"),
-    *("modal check", "modal deploy", "ray check", "problem import", "problem verify", "site init", "site check", "site list"),
-    *("site render", "site schema", "site show", "try", "tick", "up"),
+    *(
+        "modal check",
+        "modal deploy",
+        "ray check",
+        "problem import",
+        "problem verify",
+        "site init",
+        "site check",
+        "site list",
+    ),
+    *("site list", "site render", "site schema", "site show", "try", "tick", "up"),
     *("archive verify", "context list", "context use", "context show", "context remove"),
 }
 # Commands of whoever takes part; test_cli_http, test_logs and test_own_places run them both ways.
