@@ -538,6 +538,9 @@ class NodeJobs(Protocol):
     def prune(self, place: str, before: datetime, *, keep: Collection[JobName]) -> int:
         """Remove those that nobody has touched since, except these; returns how many."""
 
+    def close(self) -> None:
+        """Close the connections."""
+
 
 class Leases(Protocol):
     """Leader election."""

@@ -146,7 +146,7 @@ def test_lost_answers_on_either_side_change_nothing(case: RayCase) -> None:
             with pytest.raises(BackendUnclear):
                 backend.submit(job)
             assert backend.find(job.name).seen is not Seen.ABSENT
-            assert backend.submit(job) == job.name
+            assert backend.submit(job) == Handle(job.name)
             attempt = attempt_of(case, job, Handle(job.name))
             assert wait_seen(case, backend, attempt, Seen.ENDED).ending is Ending.REPORTED
             wait_until(case, "the result is delivered again", lambda: ours.passed["result"] == 2)
@@ -168,7 +168,6 @@ def test_a_token_that_is_wrong_or_has_expired_starts_and_ends_nothing(case: RayC
     with pytest.raises(BackendTrouble):
         stranger.cancel(attempt)
     # The claim is forbidden all the same, and its node is told so.
-    assert wait_seen(case, case.backend(), attempt, Seen.ENDED, Seen.RUNNING, Seen.UNKNOWN)
     ended = wait_seen_ended(case, attempt)
     assert ended.ending is Ending.CANCELLED and executions(case, job) == 1
 

@@ -121,7 +121,7 @@ def test_a_head_that_is_replaced_with_its_store_costs_no_run(case: RayCase) -> N
     attempt = attempt_of(case, running, backend.submit(running))
     wait_counted(case, running)
     pending = attempt_of(case, waiting, case.backend(resources={"nowhere": 1}).submit(waiting))
-    assert wait_seen(case, backend, pending, Seen.WAITING)
+    wait_seen(case, backend, pending, Seen.WAITING)
     case.ray.kill_head()
     with pytest.raises(BackendTrouble):
         backend.find(waiting.name)
@@ -144,7 +144,7 @@ def test_a_head_that_forgets_everything_loses_no_result_and_starts_nothing_late(
     attempt = attempt_of(case, running, backend.submit(running))
     wait_counted(case, running)
     pending = attempt_of(case, waiting, backend.submit(waiting))
-    assert wait_seen(case, backend, pending, Seen.WAITING)
+    wait_seen(case, backend, pending, Seen.WAITING)
     case.ray.replace_head()
     assert case.ray.job(running.name) is None
     ends_as(case, pending, Ending.VANISHED, Ending.CANCELLED)

@@ -92,7 +92,7 @@ def test_forbidding_and_claiming_exclude_each_other(rig: Rig, unclaimed: bool) -
     at_once(
         [
             lambda: order.append(claimed(rig, jobs, name, "a")),
-            lambda: jobs.forbid(name, POOL, rig.now, unclaimed=unclaimed) and None,
+            lambda: jobs.forbid(name, POOL, rig.now, unclaimed=unclaimed),
         ]
     )
     row = jobs.look([name])[name]

@@ -32,7 +32,7 @@ from kbslurm.domain.node_jobs import NodeJob
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
 from kbslurm.observe.logs import teller
-from kbslurm.ports import Closes, JobSpec, NodeJobs
+from kbslurm.ports import JobSpec, NodeJobs
 from kbslurm_eval.shared.wire import ARTIFACT_CAP
 
 tell = teller("ray")
@@ -105,7 +105,7 @@ class RayBackend:
     def close(self) -> None:
         """Close the connections. Running jobs keep running."""
         self.api.close()
-        if isinstance(self._known, Closes):
+        if self._known is not None:
             self._known.close()
 
     @property
