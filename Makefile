@@ -20,7 +20,7 @@ PIP     := $(PY) -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo screenshots test test-fast test-again lint format types bench bench-cluster bench-harness bench-peer wheel-check docs release cluster cluster-shell \
-        cluster-trees cluster-down laptop adversarial demo-slurm demo-discord demo-overflow test-slurm-matrix test-faults test-gpu test-live test-popcorn test-pyslurm test-torch lock clean
+        cluster-trees cluster-down laptop adversarial demo-slurm demo-discord demo-overflow demo-ray test-slurm-matrix test-faults test-gpu test-live test-popcorn test-pyslurm test-torch lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -46,6 +46,9 @@ screenshots: $(READY)  ## take the pictures in docs/pictures from the demo's rea
 
 demo-overflow: $(READY)  ## take the only site down mid-competition and let GitHub and Modal stand-ins take its runs (ARGS=--json)
 	@$(BIN)/kbslurm demo --overflow $(ARGS)
+
+demo-ray: $(READY) .ray/.ready  ## a competition on a real Ray on loopback: a worker is killed in mid-run, a third joins (ARGS=--once, --json)
+	@$(BIN)/kbslurm demo --ray $(ARGS)
 
 test: $(READY)  ## run every test floor; ends with the counts per floor
 	$(PY) -m pytest $(addprefix tests/,$(FLOORS)) $(ARGS)

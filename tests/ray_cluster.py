@@ -34,7 +34,7 @@ MARK = "KBSLURM_TEST_RAY"
 READY_S = 120.0
 LOOK_S = 0.05
 OBJECT_STORE = 100_000_000
-HANDED_ON = ("PATH", "LANG", "LC_ALL", "TMPDIR")
+HANDED_ON = ("PATH", "LANG", "LC_ALL")
 
 
 class Node:
@@ -69,7 +69,7 @@ class RayCluster:
         need(RAY_CLUSTER)
         self.token = token or secrets.token_hex(32)
         self.id = secrets.token_hex(6)
-        self.folder = Path(tempfile.mkdtemp(prefix="kbray-", dir="/tmp"))  # a socket's path may have 107 characters
+        self.folder = Path(tempfile.mkdtemp(prefix="kbray-", dir=_place()))
         self.port, self.dashboard_port = free_port("127.0.0.2"), free_port("127.0.0.1")
         self.redis_port = free_port("127.0.0.1") if redis else None
         self.url = f"http://127.0.0.1:{self.dashboard_port}"
@@ -97,6 +97,7 @@ class RayCluster:
         for node in started:
             node.process.kill()
         end(self.id)
+        _end_all(f"whoever has a file of {self.folder} open has ended", lambda: holding(self.folder))
         for node in started:
             node.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -212,11 +213,13 @@ class RayCluster:
     def _process(
         self, name: str, argv: list[str], log: Path, env: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
-        home = self.folder / "home"
-        home.mkdir(exist_ok=True)
+        home, temporary = self.folder / "home", self.folder / "tmp"
+        for folder in (home, temporary):
+            folder.mkdir(exist_ok=True)
         environment = {key: os.environ[key] for key in HANDED_ON if key in os.environ}
         environment |= {
             "HOME": str(home),  # where nobody's token is
+            "TMPDIR": str(temporary),  # what is killed leaves its files there
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": self.token,
             "RAY_USAGE_STATS_ENABLED": "0",
@@ -257,6 +260,11 @@ def wait_until(what: str, holds: Callable[[], bool], *, most_s: float = READY_S)
         time.sleep(LOOK_S)
 
 
+def _place() -> str:
+    """Where temporary files go, if its path is short: that of a socket below it may have 107 characters."""
+    return next(place for place in (tempfile.gettempdir(), "/tmp") if len(place) <= 20)
+
+
 def free_port(address: str) -> int:
     with socket.socket() as listener:
         listener.bind((address, 0))
@@ -264,28 +272,54 @@ def free_port(address: str) -> int:
 
 
 def marked(mark: str) -> list[int]:
-    """The processes whose environment has a mark that begins so."""
+    """The processes whose environment has a mark that begins so, and what these started: Ray's agents write their
+    titles over their environment."""
     wanted = f"\0{MARK}={mark}".encode()
+    found: set[int] = set()
+    children: dict[int, list[int]] = {}
+    for pid in _others():
+        with contextlib.suppress(OSError):
+            stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+            children.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(pid)
+            if wanted in b"\0" + Path(f"/proc/{pid}/environ").read_bytes():
+                found.add(pid)
+    new = list(found)
+    while new:
+        new = [child for pid in new for child in children.get(pid, ()) if child not in found]
+        found.update(new)
+    return sorted(found)
+
+
+def holding(folder: Path) -> list[int]:
+    """The processes that have a file below this folder open: each of Ray's has its log."""
     found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != os.getpid():
-            with contextlib.suppress(OSError):
-                environment = Path(f"/proc/{name}/environ").read_bytes()
-                if wanted in b"\0" + environment:
-                    found.append(int(name))
+    for pid in _others():
+        with contextlib.suppress(OSError):
+            for name in os.listdir(f"/proc/{pid}/fd"):
+                with contextlib.suppress(OSError):
+                    if os.readlink(f"/proc/{pid}/fd/{name}").startswith(f"{folder}/"):
+                        found.append(pid)
+                        break
     return found
+
+
+def _others() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]
 
 
 def end(mark: str) -> None:
     """Kill all of them, and those that they start meanwhile, until none is left."""
+    _end_all(f"all of {mark} have ended", lambda: marked(mark))
 
+
+def _end_all(what: str, find: Callable[[], list[int]]) -> None:
     def none_left() -> bool:
-        pids = marked(mark)
+        pids = find()
         for pid in pids:
             _signal(pid)
         return not pids
 
-    wait_until(f"all of {mark} have ended", none_left)
+    wait_until(what, none_left)
 
 
 def _signal(pid: int) -> None:

@@ -403,11 +403,16 @@ COMMANDS: Mapping[str, Command | Group] = {
         otherwise="show",
     ),
     "ray": Group(
-        "Runs on Ray clusters: check.",
+        "Runs on Ray clusters: check, pool.",
         {
             "check": Command(
                 "operator.ray:check",
                 "Check the cluster, token, workers and the way back: PASS, CAUTION or FAIL, each with its remedy.",
+            ),
+            "pool": Command(
+                "operator.ray_pool:pool",
+                "Write the file from which Ray's launcher starts a place's cluster: kinds of workers, their bounds, the"
+                " idle time.",
             ),
         },
     ),

@@ -160,6 +160,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "question rejudge": ("kbslurm question rejudge 7 --preview", "kbslurm question rejudge 7 --apply"),
     "question show": ("kbslurm question show 7",),
     "ray check": ("kbslurm ray check", "kbslurm ray check campus --json"),
+    "ray pool": ("kbslurm ray pool eu", "kbslurm ray pool eu --out eu.yaml"),
     "rejudge": (
         "kbslurm rejudge transpose --estimate",
         "kbslurm rejudge transpose person=ada",

@@ -11,10 +11,9 @@ import json
 import secrets
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -35,12 +34,13 @@ from kbslurm.domain.placement import month_of
 from kbslurm.domain.run import Handle, JobName, OpenAttempt, Seen, Sighting
 from kbslurm.domain.why import sentences
 from kbslurm.errors import EXIT_OK, EXIT_REJECTED, BackendRefused, BackendTrouble
-from kbslurm.flow.submit import accept
 from kbslurm.observe import logs
 from kbslurm.ports import JobSpec
 from kbslurm.problems import loading
 from kbslurm.store.postgres import PostgresStore
 from kbslurm_eval.shared.wire import Budget
+from tests import demo_stage
+from tests.demo_stage import Play, settled
 from tests.fakes.github import REPOSITORY, TOKEN, FakeGithub
 from tests.fakes.modal import TOKEN as MODAL_TOKEN
 from tests.fakes.modal import FakeModal
@@ -48,7 +48,6 @@ from tests.fakes.modal import FakeModal
 BOARD = "transpose"
 GPUS = ("H100", "A100")
 SITE = "cluster"
-PATIENCE_S = 500.0  # for the whole: whoever plays it in a test gives up later, without a word of the runs
 BRIEF = Budget(launches=3, calls=5, max_calls=5)  # where runs go is shown, not how exactly they are measured
 TOML = f"""\
 [daemon]
@@ -128,17 +127,6 @@ class Site(LocalBackend):
             raise BackendTrouble(self.name, "the controller doesn't answer", retry_after_s=0.5)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Play:
-    """One submission, and what must come of it."""
-
-    person: str
-    file: str
-    gpus: tuple[str, ...]
-    expect: str = "passed"
-    mode: Any = "leaderboard"
-
-
 BEFORE = (
     Play(person="ada", file="accepted/columns.py", gpus=("H100", "A100")),
     Play(person="boris", file="accepted/loops.py", gpus=("H100",)),
@@ -156,81 +144,17 @@ AFTER = (
 )
 
 
-class Stage:
-    """The competition as it stands, and what is said of it."""
+class Stage(demo_stage.Stage):
+    """The competition, and the site that goes down."""
 
     def __init__(self, store: PostgresStore, site: Site, daemon: Daemon, *, quiet: bool) -> None:
-        self.store, self.site, self.daemon, self.quiet = store, site, daemon, quiet
-        self.problem = shared_folders.path("examples") / "transpose"
-        self.expected: dict[int, str] = {}
-        self.acts: dict[int, str] = {}
-        self.told: set[int] = set()
-        self.until = time.monotonic() + PATIENCE_S
+        super().__init__(store, BOARD, quiet=quiet)
+        self.site, self.daemon = site, daemon
 
-    def say(self, text: str) -> None:
-        if not self.quiet:
-            printing.out().print(text, soft_wrap=True)
-
-    def act(self, text: str) -> None:
-        self.say(f"\n[bold]{printing.escape(text)}[/]")
-
-    def submit(self, act: str, *plays: Play) -> list[int]:
-        ids = []
-        for play in plays:
-            file = self.problem / "submissions" / play.file
-            person = self.store.people.ensure(play.person)
-            taken = accept(
-                self.store.intake,
-                person.id,
-                BOARD,
-                file.name,
-                file.read_bytes(),
-                play.mode,
-                play.gpus,
-                datetime.now(UTC),
-            )
-            ids.append(int(taken.submission_id))
-            self.expected[ids[-1]], self.acts[ids[-1]] = play.expect, act
-        return ids
-
-    def runs(self) -> list[dict[str, Any]]:
-        """Every run that people ordered, with the last attempt, the verdict, and all places where it ran, in order; and
-        the second measurements that the service ordered, as it does where a busy machine disturbed the first."""
-        return self.store._all(
-            "SELECT run.id, run.submission_id, run.gpu, run.state, run.second, p.name AS person, s.file_name,"
-            " v.name AS verdict,"
-            " v.score_s, v.ranked, a.backend, a.why_here, a.state AS attempt, ARRAY(SELECT o.backend FROM attempt o"
-            " WHERE o.run_id = run.id AND o.state <> 'refused' AND (o.state <> 'cancelled' OR o.started_at IS NOT NULL)"
-            " ORDER BY o.number) AS places"
-            " FROM run JOIN submission s ON s.id = run.submission_id JOIN person p ON p.id = s.person_id"
-            " LEFT JOIN attempt a ON a.run_id = run.id AND a.number = run.attempts"
-            " LEFT JOIN verdict v ON v.run_id = run.id WHERE s.via <> 'calibration' ORDER BY run.id"
-        )
-
-    def wait(self, is_so: Callable[[list[dict[str, Any]]], bool]) -> None:
-        """Until it is so, telling each verdict once as it comes."""
-        while True:
-            runs = self.runs()
-            for run in runs:
-                if run["verdict"] is not None and run["id"] not in self.told:
-                    self.told.add(run["id"])
-                    self._tell(run)
-            if is_so(runs):
-                return
-            assert time.monotonic() < self.until, f"it never came to be so: {runs}"
-            self.store.events.wait(0.3)
-
-    def _tell(self, run: Mapping[str, Any]) -> None:
-        score = f", {printing.score(run['score_s'])}" if run["score_s"] is not None else ""
-        head = f"#{run['submission_id']} {run['person']} {run['file_name']} on {run['gpu']}"
-        self.say(f"  {printing.escape(head)}: {printing.coloured(run['verdict'])}{score}, at [bold]{run['backend']}[/]")
+    def told_of(self, run: Mapping[str, Any]) -> None:
+        """Why a run went elsewhere."""
         if run["backend"] != SITE:
             self.say(f"    because {printing.escape(run['why_here'])}")
-
-
-def settled(ids: Sequence[int]) -> Callable[[list[dict[str, Any]]], bool]:
-    """Whether all runs of these have their verdicts."""
-    return lambda runs: all(run["verdict"] is not None for run in runs if run["submission_id"] in ids)
 
 
 def played(stage: Stage) -> bool:

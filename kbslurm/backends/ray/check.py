@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import httpx
 
-from kbslurm.backends.ray import calls
+from kbslurm.backends.ray import calls, pool_check
 from kbslurm.backends.ray.api import Api, mapping_of
-from kbslurm.backends.ray.backend import RayBackend, RayGpu
+from kbslurm.backends.ray.backend import RayBackend
+from kbslurm.backends.ray.pool import cluster_file, digest_in
 from kbslurm.client.trust import trusted
+from kbslurm.config.sections.ray import RaySection
 from kbslurm.domain.finding import Finding, caution, failed, passed, unseen
 from kbslurm.errors import BackendTrouble
 
@@ -21,13 +22,16 @@ OLDEST = (2, 52)  # the first with tokens
 LOOPBACK = ("127.", "localhost", "[::1]")
 
 
-def findings(backend: RayBackend, key: bytes, variables: tuple[str, str]) -> Iterator[Finding]:
-    """The checks, in order; those that depend on a failed one are left out. Nothing is started."""
-    yield from _cluster(backend, variables[0])
+def findings(
+    backend: RayBackend, key: bytes, variables: tuple[str, str], section: RaySection | None = None
+) -> Iterator[Finding]:
+    """The checks, in order; those that depend on a failed one are left out. Nothing is started. `section`: the place's
+    configuration, if it may describe a pool that Ray's autoscaler keeps."""
+    yield from _cluster(backend, variables[0], section)
     yield from _service(backend, key, variables[1])
 
 
-def _cluster(backend: RayBackend, variable: str) -> Iterator[Finding]:
+def _cluster(backend: RayBackend, variable: str, section: RaySection | None) -> Iterator[Finding]:
     api = backend.api
     try:
         version = str(mapping_of(api.get("/api/version")).get("ray_version", ""))
@@ -45,7 +49,7 @@ def _cluster(backend: RayBackend, variable: str) -> Iterator[Finding]:
     yield passed("reach", f"{api.url} answers")
     yield _version(version)
     yield _token(api, variable)
-    yield from _workers(backend)
+    yield from _workers(backend, section)
 
 
 def _version(text: str) -> Finding:
@@ -78,31 +82,25 @@ def _token(api: Api, variable: str) -> Finding:
     return passed("token", "Ray accepts it, and nobody without one")
 
 
-def _workers(backend: RayBackend) -> Iterator[Finding]:
+def _workers(backend: RayBackend, section: RaySection | None) -> Iterator[Finding]:
+    pool = None if section is None else section.pool
     try:
-        data = mapping_of(backend.api.get("/nodes?view=summary")).get("data")
+        nodes = pool_check.nodes_in(backend.api.get(pool_check.NODES).data)
+        status = None if pool is None else backend.api.get(pool_check.STATUS).data
     except BackendTrouble as error:
         yield unseen("workers", f"can't be seen: {error.message}", "Look at the dashboard's page of the cluster.")
         return
-    summary = data.get("summary") if isinstance(data, Mapping) else None
-    raylets = [one.get("raylet") or {} for one in summary or () if isinstance(one, Mapping)]
-    there = [one.get("resourcesTotal") or {} for one in raylets if one.get("state") == "ALIVE"]
+    if nodes is None:
+        text = "can't be seen: Ray doesn't list its nodes"
+        yield unseen("workers", text, "Look at the dashboard's page of the cluster.")
+        return
+    gpus = {gpu: {"GPU": asked.num_gpus, **asked.resources} for gpu, asked in backend.gpus.items()}
     for gpu, asked in backend.gpus.items():
-        yield _gpu(gpu, asked, there)
-
-
-def _gpu(gpu: str, asked: RayGpu, nodes: Sequence[Mapping[str, Any]]) -> Finding:
-    wanted = {**({"GPU": asked.num_gpus} if asked.num_gpus else {}), **asked.resources}
-    said = ", ".join(f"{name} {amount:g}" for name, amount in wanted.items())
-    fit = [int(min(float(node.get(name, 0)) // amount for name, amount in wanted.items())) for node in nodes]
-    at_once = sum(fit)
-    if not at_once:
-        text = f"no worker that is up has {said}: runs wait for one"
-        return caution("workers", text, "Start one, or let Ray's autoscaler do so.", where=gpu)
-    if asked.slots > 2 * at_once:
-        text = f"{at_once} at once with {said}, but {asked.slots} slots: the others wait in Ray's queue"
-        return caution("workers", text, f"Set slots to at most {2 * at_once}, unless more workers come.", where=gpu)
-    return passed("workers", f"{at_once} at once with {said}", where=gpu)
+        yield pool_check.gpu_finding(backend.name, gpu, gpus[gpu], asked.slots, pool, nodes)
+    if section is not None and pool is not None:
+        digest = digest_in(cluster_file(backend.name, section, pool))
+        told = pool_check.autoscaler_in(status)
+        yield from pool_check.findings(backend.name, gpus, pool, nodes, told, digest)
 
 
 def _service(backend: RayBackend, key: bytes, variable: str) -> Iterator[Finding]:

@@ -45,6 +45,9 @@ def demo(
     overflow: Annotated[
         bool, typer.Option("--overflow", help="Take the only site down and let others run its jobs (checkout).")
     ] = False,
+    ray: Annotated[
+        bool, typer.Option("--ray", help="On a real Ray started for it; a worker dies, another joins (checkout).")
+    ] = False,
     site: Annotated[Path | None, typer.Option("--site", help="On the site of this file, with H100 and A100.")] = None,
     directory: Annotated[
         Path | None, typer.Option("--dir", envvar="KBSLURM_DEMO_DIR", help="Folder for its database and jobs.")
@@ -66,6 +69,10 @@ def demo(
         from kbslurm.cli.operator.demo_stand_ins import play
 
         return play("overflow", "tests.fakes.overflow_play", "stand-ins for GitHub and Modal", as_json=as_json)
+    if ray:
+        from kbslurm.cli.operator.demo_stand_ins import play
+
+        return play("ray", "tests.ray_play", "Ray that it starts", as_json=as_json, once=once)
     place = directory or _usual_place()
     stays = not as_json and not once and sys.stdin.isatty() and sys.stdout.isatty()
     with ExitStack() as stack:

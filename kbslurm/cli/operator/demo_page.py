@@ -44,7 +44,7 @@ def _served(context: Context, listen: str) -> Serving:
         return Serving(context, host=host.strip("[]"), port=0)
 
 
-def stay(store: PostgresStore, place: Path, url: str, board: str, gpu: str) -> None:
+def stay(store: PostgresStore, place: Path, url: str, board: str, gpu: str, *, again: str = "demo") -> None:
     """Print what to open and type, and stay until ^C."""
     now = datetime.now(UTC)
     guest = store.people.ensure(GUEST, by="demo")
@@ -65,4 +65,4 @@ def stay(store: PostgresStore, place: Path, url: str, board: str, gpu: str) -> N
     try:
         threading.Event().wait()
     except KeyboardInterrupt:
-        printing.say(f"stopped; {kbslurm} demo plays another round")
+        printing.say(f"stopped; {kbslurm} {again} plays another round")

@@ -1,4 +1,4 @@
-"""`kbslurm demo --discord` and `--overflow`: demos with stand-ins on loopback, which are part of the tests."""
+"""`kbslurm demo --discord`, `--overflow` and `--ray`: demos with loopback services, which are part of the tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from kbslurm.errors import Misconfigured
 
 
-def play(flag: str, module: str, missing: str, *, as_json: bool) -> int:
+def play(flag: str, module: str, missing: str, *, as_json: bool, once: bool = False) -> int:
     """Replace this process with the demo in this module, so that ^C and the exit code are its own. `missing`: what the
     wheel lacks for it."""
     from kbslurm.config import shared_folders
@@ -20,4 +20,5 @@ def play(flag: str, module: str, missing: str, *, as_json: bool) -> int:
             fix=f"Clone kbslurm, then run: make demo-{flag}",
         )
     os.chdir(checkout)
-    os.execv(sys.executable, [sys.executable, "-m", module, *(["--json"] if as_json else [])])
+    words = [*(["--json"] if as_json else []), *(["--once"] if once else [])]
+    os.execv(sys.executable, [sys.executable, "-m", module, *words])

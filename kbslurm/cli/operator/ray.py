@@ -52,6 +52,6 @@ def ray_findings(config: Config, place: str) -> list[Finding]:
     backend = wiring.ray_place(config, place).backend
     assert isinstance(backend, RayBackend)
     try:
-        return list(findings(backend, wiring.ray_key(config, place), of_ray(place)))
+        return list(findings(backend, wiring.ray_key(config, place), of_ray(place), config.ray[place]))
     finally:
         backend.close()

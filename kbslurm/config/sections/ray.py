@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kbslurm.config import toml_file
 from kbslurm.config.sections.checks import web_address
+from kbslurm.config.sections.ray_pool import RayPoolSection, check_pool
 from kbslurm.domain import contest
 from kbslurm.errors import Invalid, Misconfigured
 
@@ -131,6 +132,10 @@ class RaySection:
         default=2, metadata={"doc": "The minimum isolation level for a run from there to rank.", "least": 0, "most": 3}
     )
     poll_s: float = field(default=5.0, metadata={"doc": "How often open runs are checked.", "least": 0.05})
+    pool: RayPoolSection | None = field(
+        default=None,
+        metadata={"doc": "The cluster that Ray's own launcher starts: see kbslurm ray pool.", "check": check_pool},
+    )
 
 
 def _ray_places(places: Mapping[str, RaySection]) -> Mapping[str, RaySection]:
