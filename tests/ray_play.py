@@ -251,7 +251,11 @@ def shown(stage: Stage, ok: bool, *, as_json: bool) -> None:
     if as_json:
         keys = ("gpu", "verdict", "second", "score_s")
         rows = [
-            {"submission": run["submission_id"], "nodes": nodes.get(run["id"], []), **{key: run[key] for key in keys}}
+            {
+                "submission": run["submission_id"],
+                "nodes": [address or None for address in nodes.get(run["id"], [])],
+                **{key: run[key] for key in keys},
+            }
             for run in runs
         ]
         print(json.dumps({"ok": ok, "place": PLACE, "runs": rows}))
@@ -291,7 +295,10 @@ def main() -> int:
         printing.error(trouble, as_json=told.json)
         return trouble.exit_code
     except KeyboardInterrupt:
-        printing.err().print("\ninterrupted")
+        if told.json:
+            print(json.dumps({"error": {"kind": "Interrupted", "message": "interrupted", "hint": None}}))
+        else:
+            printing.err().print("\ninterrupted")
         return EXIT_INTERRUPTED
 
 

@@ -59,7 +59,7 @@ def test_a_worker_dies_a_third_joins_and_every_run_has_one_verdict(root: Path, t
     assert told["ok"]
     firsts = [run for run in told["runs"] if not run["second"]]
     assert Counter(run["verdict"] for run in firsts) == {"passed": 4, "wrong": 1, "error": 1, "violation": 1}
-    (repeated,) = [run for run in told["runs"] if len([node for node in run["nodes"] if node]) > 1]
+    (repeated,) = [run for run in told["runs"] if len([node for node in run["nodes"] if node is not None]) > 1]
     assert repeated["verdict"] == "passed" and len(set(repeated["nodes"])) == 2, "lost on one node, measured on another"
     (later,) = {run["nodes"][-1] for run in firsts if run["gpu"] == "A100"}
     assert later == "127.0.0.5", "the worker that joined while it went on took what waited for it"
