@@ -608,6 +608,7 @@ def test_no_outlet_is_missing() -> None:
         "kbslurm/api/pages/boards/hall.py": "hall",
         "kbslurm/api/pages/people/comparing.py": "GPU types compared",
         "kbslurm/api/pages/people/person_pages.py": "a person's page",
+        "kbslurm/api/pages/people/submissions.py": "the leader whose code is published, beside one's own cases",
         "kbslurm/api/pages/boards/sharing.py": "frame for other sites, and the picture",
         "kbslurm/api/pages/boards/table_files.py": "places, records and competitions as files",
         "kbslurm/api/pages/boards/drawn_boards.py": "board page and stream",
