@@ -564,6 +564,8 @@ class Leases(Protocol):
         """Take or renew the lease. `info` is what the holder publishes about its state."""
 
     def release(self, name: str, holder: str) -> None: ...
+    def told(self, name: str) -> Mapping[str, Any]:
+        """What its holder has published last; empty if nobody holds it."""
 
 
 class Results(Protocol):

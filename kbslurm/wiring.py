@@ -102,23 +102,23 @@ def places(config: Config) -> list[Place]:
     Each knows its kind, where its attempts are, and a digest of all that it was made from.
     """
     found = [
-        _described(slurm_place(site, budget=call_budget(config, site)), "slurm", site.submit.host, settings=site)
+        _described(slurm_place(site, budget=call_budget(config, site)), "slurm", slurm_home(site), settings=site)
         for site in sites(config)
     ]
     if config.daemon.local.slots:
-        found.append(_described(local_place(config), "local", str(config.state_dir), settings=config.daemon))
+        found.append(_described(local_place(config), "local", (str(config.state_dir),), settings=config.daemon))
     if config.github.gpus:
-        home = (config.github.api_url, config.github.repository)
         keys = [config.secret(name) or "" for name in GITHUB_SECRETS]
-        found.append(_described(github_place(config), "github", *home, settings=config.github, secrets=keys))
+        home = github_home(config)
+        found.append(_described(github_place(config), "github", home, settings=config.github, secrets=keys))
     if config.modal.gpus:
-        home = (config.modal.api_url, config.modal.app)
         keys = [config.secret(name) or "" for name in MODAL_SECRETS]
-        found.append(_described(modal_place(config), "modal", *home, settings=config.modal, secrets=keys))
+        found.append(_described(modal_place(config), "modal", modal_home(config), settings=config.modal, secrets=keys))
     for name, told in config.ray.items():
         if told.gpus:
             keys = [config.secret(one) or "" for one in of_ray(name)]
-            found.append(_described(ray_place(config, name), "ray", told.url, settings=told, secrets=keys))
+            home = ray_home(config, name)
+            found.append(_described(ray_place(config, name), "ray", home, settings=told, secrets=keys))
     found = [_as_decided(place, config) for place in found]
     names = [place.name for place in found]
     _check_named(config, names)
@@ -136,11 +136,37 @@ def kinds(config: Config) -> Mapping[str, str]:
     return found | {name: "ray" for name, told in config.ray.items() if told.gpus}
 
 
-def _described(place: Place, kind: str, *home: str, settings: object, secrets: Sequence[str] = ()) -> Place:
-    """The place with its kind, where its attempts are, and a digest of what it was made from. A secret that is rotated
-    changes the digest, so the place is made anew."""
-    where = [*home, str(place.root or ""), str(place.keepers_root or "")]
-    return replace(place, kind=kind, home="\n".join(where), settings=_digest(repr(settings), *where, *secrets))
+# The home of each kind: all that decides where its attempts are and whether their results can be read, so that a reload
+# never looks for open ones elsewhere. A key that seals results belongs to it, as does the account at a service.
+
+
+def slurm_home(site: Site) -> tuple[str, ...]:
+    """Which scheduler a site's jobs are at, and as whose; its folders are added from the place."""
+    way = site.submit
+    return way.via, way.host, str(way.port), way.user, way.url, site.slurm.cluster, site.slurm.conf
+
+
+def github_home(config: Config) -> tuple[str, ...]:
+    """The repository, and the key of what it stores."""
+    return config.github.api_url, config.github.repository, github_key(config).hex()
+
+
+def modal_home(config: Config) -> tuple[str, ...]:
+    """The app, its environment, and the token's ID in place of its workspace, which only a call could tell."""
+    told = config.modal
+    return told.api_url, told.app, told.environment, modal_token(config)[0]
+
+
+def ray_home(config: Config, name: str) -> tuple[str, ...]:
+    """The cluster, and the key of what its nodes are sent and send."""
+    return config.ray[name].url, ray_key(config, name).hex()
+
+
+def _described(place: Place, kind: str, home: Sequence[str], *, settings: object, secrets: Sequence[str] = ()) -> Place:
+    """The place with its kind, and digests of where its attempts are and of all that it was made from. A secret that is
+    rotated changes the latter, so the place is made anew."""
+    where = _digest(*home, str(place.root or ""), str(place.keepers_root or ""))
+    return replace(place, kind=kind, home=where, settings=_digest(repr(settings), where, *secrets))
 
 
 def _digest(*parts: str) -> str:

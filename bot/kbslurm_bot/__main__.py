@@ -48,6 +48,7 @@ async def run(settings: Settings) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         if os.environ.get("KBSLURM_BOT_CHILD") == "1":
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a terminal that is closed ends us if it ends our parent
             threading.Thread(target=_end_with_parent, args=(loop, stop), name="parent", daemon=True).start()
         running, stopped = asyncio.create_task(start(client)), asyncio.create_task(stop.wait())
         await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)

@@ -144,6 +144,7 @@ def run_api(
     nothing."""
     logs.set_up(as_json=log_json, level="debug" if verbose else "info", secrets=secret_values.known)
     host, _, port = config.server.listen.rpartition(":")
+    _read_tokens(config)
     with wiring.opened_store(config) as store:
         context = context_of(config, store)
         if not context.connections.fit_open_files():
@@ -164,9 +165,16 @@ def run_api(
             tell("stopping")
 
 
+def _read_tokens(config: Config) -> None:
+    """Read what every call is compared with, so that no caller waits for a command, and one that fails is told here."""
+    for name in ("POPCORN_ADMIN_TOKEN", "KBSLURM_BOT_TOKEN"):
+        config.secret(name)
+
+
 def _reload(context: Context) -> None:
     try:
         config, restart = reloading.again(context.config)
+        _read_tokens(config)
         slots, offers = wiring.slots(config), wiring.offers(config)
     except KbslurmError as error:
         why = error.message + (f" ({error.hint})" if error.hint else "")

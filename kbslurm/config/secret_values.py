@@ -7,11 +7,13 @@ and when a service rejects what was read.
 from __future__ import annotations
 
 import hmac
+import os
 import re
 import shlex
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -38,6 +40,7 @@ MISPLACED = {
 }
 MASK = "********"
 COMMAND_S = 20.0
+FAILED_FOR_S = 30.0
 LONGEST = 65_536
 
 
@@ -81,22 +84,22 @@ class Source:
 
 
 class Secrets(Mapping[str, Secret]):
-    """All secrets that are set, by name. A command is run when its secret is first asked for."""
+    """All secrets that are set, by name. A command is run when its secret is first asked for, and not again for a while
+    after it failed; nobody waits for the command of another secret, or for any once its secret is known."""
 
-    def __init__(self, env: Mapping[str, str], here: Path) -> None:
-        self._env, self._here = env, here
+    def __init__(self, env: Mapping[str, str], here: Path, *, steady: Callable[[], float] = time.monotonic) -> None:
+        self._env, self._here, self._steady = env, here, steady
         self._found: dict[str, Secret] = {}
-        self._lock = threading.Lock()
+        self._failed: dict[str, tuple[float, Misconfigured]] = {}
         self.sources: Mapping[str, Source] = {
             name: source for name in named_in(env) if (source := source_of(name, env)) is not None
         }
+        self._locks = {name: threading.Lock() for name in self.sources}
 
     def __getitem__(self, name: str) -> Secret:
         source = self.sources[name]
-        with self._lock:
-            if name not in self._found:
-                self._found[name] = Secret(read(source, self._env, self._here))
-            return self._found[name]
+        found = self._found.get(name)
+        return found if found is not None else self._read(source, instead_of=None)
 
     def __contains__(self, name: object) -> bool:
         return name in self.sources
@@ -119,15 +122,34 @@ class Secrets(Mapping[str, Secret]):
             if source.way != "command":
                 self[source.name]
 
+    def in_use(self) -> tuple[str, ...]:
+        """The names of those that were asked for, and found."""
+        return tuple(self._found)
+
     def again(self, name: str) -> str | None:
         """The secret as its file or command says it now: a service has rejected what it said before."""
         source = self.sources.get(name)
-        if source is None:
-            return None
-        found = Secret(read(source, self._env, self._here))
-        with self._lock:
-            self._found[name] = found
-        return found.reveal()
+        return None if source is None else self._read(source, instead_of=self._found.get(name)).reveal()
+
+    def _read(self, source: Source, *, instead_of: Secret | None) -> Secret:
+        """Read it, unless another thread has meanwhile, or its command failed just now."""
+        name = source.name
+        with self._locks[name]:
+            found = self._found.get(name)
+            if found is not None and found is not instead_of:
+                return found
+            if name in self._failed:
+                until, error = self._failed[name]
+                if self._steady() < until:
+                    raise Misconfigured(error.message, fix=error.fix)
+            try:
+                self._found[name] = Secret(read(source, self._env, self._here))
+            except Misconfigured as error:
+                if source.way == "command":
+                    self._failed[name] = (self._steady() + FAILED_FOR_S, error)
+                raise
+            self._failed.pop(name, None)
+            return self._found[name]
 
     def path(self, name: str) -> Path | None:
         """The file that this secret is in, if it is in one."""
@@ -211,26 +233,33 @@ def _printed(source: Source, env: Mapping[str, str], here: Path) -> str:
         raise failed("can't be split into words: a quotation mark isn't closed") from None
     if not argv:
         raise failed("is empty")
-    try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=COMMAND_S,
-            check=False,
-            cwd=here,
-            env={name: value for name, value in env.items() if not is_secret(name)},
-        )
-    except subprocess.TimeoutExpired:
-        raise failed(f"didn't end within {COMMAND_S:.0f} s") from None
-    except (OSError, ValueError) as error:
-        said = error.strerror if isinstance(error, OSError) and error.strerror else "it isn't a valid command"
-        raise failed(f"can't be started ({said})") from None
+    # Not a pipe: a helper that it leaves behind may keep that open.
+    with os.fdopen(os.memfd_create("secret"), "w+b") as printed:
+        try:
+            done = subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=subprocess.DEVNULL,
+                timeout=COMMAND_S,
+                check=False,
+                cwd=here,
+                env={name: value for name, value in env.items() if not is_secret(name)},
+            )
+        except subprocess.TimeoutExpired:
+            raise failed(f"didn't end within {COMMAND_S:.0f} s") from None
+        except (OSError, ValueError) as error:
+            said = error.strerror if isinstance(error, OSError) and error.strerror else "it isn't a valid command"
+            raise failed(f"can't be started ({said})") from None
+        printed.seek(0)
+        output = printed.read(4 * LONGEST + 1)
     if done.returncode:
         how = f"exit code {done.returncode}" if done.returncode > 0 else f"signal {-done.returncode}"
         raise failed(f"failed ({how})")
+    if len(output) > 4 * LONGEST:
+        raise failed("printed what can't be a secret: it is too long, or contains a NUL")
     try:
-        text = done.stdout.decode().strip()
+        text = output.decode().strip()
     except UnicodeDecodeError:
         raise failed("printed something that isn't UTF-8") from None
     if not text:

@@ -69,7 +69,7 @@ def is_base(file: Path) -> bool:
     """Whether this file says that it is no site but a base for others. One that can't be read isn't."""
     try:
         return tomllib.loads(file.read_text(encoding="utf-8")).get("abstract") is True
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
         return False
 
 
@@ -81,7 +81,7 @@ def heirs(base: Path) -> list[str]:
 def _extended_by(file: Path) -> str | None:
     try:
         told = tomllib.loads(file.read_text(encoding="utf-8")).get("extends")
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
         return None
     return told if isinstance(told, str) else None
 

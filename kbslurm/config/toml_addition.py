@@ -43,7 +43,9 @@ def added(text: str, file: Path, table: Sequence[str], keys: Mapping[str, Any]) 
 
 
 def written(file: Path, text: str) -> None:
-    """Replace the file by this text in one step, once it is known to be a valid configuration."""
+    """Replace the file by this text in one step, once it is known to be a valid configuration. It keeps its mode and
+    owner, and a symbolic link stays one."""
+    file = file.resolve()
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=".kbslurm-", suffix=".toml", dir=file.parent)
@@ -57,13 +59,23 @@ def written(file: Path, text: str) -> None:
             settings.load(fresh, lenient=True)
         except Misconfigured as error:
             raise Invalid(f"that would be no valid configuration: {error.message}", hint=error.fix) from None
-        fresh.chmod(file.stat().st_mode & 0o7777 if file.exists() else 0o644)
+        _keep_owner_and_mode(fresh, file)
         fresh.replace(file)
     except OSError as error:
         raise Invalid(f"{file} can't be written: {error.strerror}", hint="Check its permissions.") from None
     finally:
         with suppress(FileNotFoundError):
             fresh.unlink()
+
+
+def _keep_owner_and_mode(fresh: Path, file: Path) -> None:
+    if not file.exists():
+        fresh.chmod(0o644)
+        return
+    before, now = file.stat(), fresh.stat()
+    if (before.st_uid, before.st_gid) != (now.st_uid, now.st_gid):
+        os.chown(fresh, before.st_uid, before.st_gid)
+    fresh.chmod(before.st_mode & 0o7777)
 
 
 def toml_of(value: Any) -> str:

@@ -209,6 +209,7 @@ class Lane:
             "pace": dataclasses.asdict(backend.pace_report()) if isinstance(backend, TellsPace) else None,
             "limits": _limits(backend),
             "kind": self.place.kind,
+            "home": self.place.home,
             "slots": dict(self.place.backend.capacity()),
             "widest": dict(self.place.widest),
             "staff_only": not self.place.untrusted,

@@ -77,7 +77,7 @@ class Daemon:
         rules = rules or Rules(overflow=Overflow(when="when_down"))
         self.placement = PlacementStep(store, self.lanes, rules, self.timing)
         self.keeping = KeeperStep(store, self.lanes, self.metrics)
-        self.reloading = ReloadStep(store, self.lanes, self.holder, reread)
+        self.reloading = ReloadStep(store, self.holder, reread, self.wake.ring)
         self.journal = Journal(store.places)
         self._before = before or {}
         self.leading: bool | None = None
@@ -159,10 +159,12 @@ class Daemon:
             lane.places = places
 
     def _reload(self, now: datetime) -> None:
-        """Take the configuration as it is now, if somebody wants that; or say why it can't be used."""
-        if not self.reloading.due():
+        """Have the configuration read if somebody wants that, and take one that has been read; or say why it can't be
+        used."""
+        self.reloading.begin()
+        if (came := self.reloading.came()) is None:
             return
-        found = self.reloading.read(now)
+        found = self.reloading.usable(came, now)
         if found is not None:
             self.timing = found.timing
             known = set(self.lanes)
@@ -177,10 +179,23 @@ class Daemon:
             self.reloading.taken(changes, found.restart, now)
         self._renew_at = NEVER
 
-    def _settle(self, by_place: Mapping[str, Sequence[OpenAttempt]], resting: Mapping[str, Lane]) -> None:
+    def _follow(self) -> None:
+        """Stand by where the leader is: a changed place whose attempts it has elsewhere by now is taken from there."""
+        changed = {name: lane for name, lane in self.lanes.items() if lane.changed is not None and not lane.busy}
+        if not changed:
+            return
+        told = self.store.leases.told(LEASE).get("places", {})
+        for name, lane in changed.items():
+            if lane.changed is not None and told.get(name, {}).get("home") == lane.changed.home:
+                lane.move(lane.changed)
+                self._settled = False
+
+    def _settle(self, by_place: Mapping[str, Sequence[OpenAttempt]], resting: Mapping[str, Lane]) -> bool:
         """Bring lanes to what the configuration says, each as soon as it can be: when it isn't busy, and where its
-        attempts would be elsewhere, or it is to go, when none is open."""
+        attempts would be elsewhere, or it is to go, when none is open. Only the leader knows that. Returns whether one
+        moved."""
         held = {one.backend for one in self.keeping.known}
+        moved = False
         for name, lane in list(self.lanes.items()):
             if lane.busy or name not in resting:
                 continue
@@ -191,6 +206,7 @@ class Daemon:
                 tell("gone", backend=name, why="it isn't in the configuration any more, and nothing is open there")
                 self._settled = False
             elif lane.changed is not None and (idle or lane.changed.home == lane.place.home):
+                moved = moved or lane.changed.home != lane.place.home
                 lane.move(lane.changed)
                 tell("changed", backend=name, slots=dict(lane.place.backend.capacity()))
                 self._settled = False
@@ -205,6 +221,7 @@ class Daemon:
             self.placement.know(self.placement.rules, self.timing)
             self._renew_at = NEVER
         self.keeping.know(closed)
+        return moved
 
     def tick(self) -> tuple[int, float]:
         """Go through the database once; returns how many attempts are open, and how long until there is more to do."""
@@ -215,7 +232,6 @@ class Daemon:
             self._renew_at = NEVER  # whoever asks why a run waits is told at once
         self.journal.write()
         if not self._lead(now):
-            self._settle({}, self.lanes)
             return 0, self.timing.lease_s / 3
         self.reloading.answer()
         began = time.perf_counter()
@@ -226,7 +242,8 @@ class Daemon:
         self._end_cancelled_at_unknown_places(by_place, now)
         self._tend(now)
         self.keeping.open(now)
-        self._settle(by_place, resting)
+        if self._settle(by_place, resting):
+            return len(attempts), 0.0  # the next tick publishes it first, for a standby, and then sends something there
         resting = {name: lane for name, lane in resting.items() if name in self.lanes}
         self.keeping.before_claims(resting, attempts, now)
         keepers = self.keeping.by_place()
@@ -323,6 +340,8 @@ class Daemon:
     def _lead(self, now: datetime) -> bool:
         if self.leading and now < self._renew_at:
             return True
+        if not self.leading:
+            self._follow()
         held = self.store.leases.hold(LEASE, self.holder, self.timing.lease_s, now, info=self.told())
         self._renew_at = now + timedelta(seconds=self.timing.lease_s / 3)
         if held and not self.leading:
@@ -432,7 +451,7 @@ class Daemon:
                 self.store.leases.release(LEASE, self.holder)
         self.metrics.leading.set(0)
         self.leading = None
-        if not self.busy():
+        if not self.busy() and not self.reloading.busy:
             self.wake.close()  # a lane that still hangs would ring it
         self.journal.close()
         tell("stopped")

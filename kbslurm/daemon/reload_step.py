@@ -1,4 +1,5 @@
-"""The reload step of a tick: a changed configuration is taken between two ticks, and a broken one changes nothing.
+"""The reload step of a tick: a changed configuration is read beside the ticks and taken between two of them, and a
+broken one changes nothing.
 
 Asked for by SIGHUP, or by a host through the database. Attempts stay open whatever the file says: a place that it no
 longer has is kept, and drains, until they have ended; one that moves to another folder or address moves after them.
@@ -10,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from queue import SimpleQueue
 from typing import Any
 
 from kbslurm.daemon.lane import Lane
@@ -37,38 +39,46 @@ Read = Callable[[], Configured]
 
 
 class ReloadStep:
-    """Reads the configuration anew when somebody wants it, and says what came of it."""
+    """Has the configuration read anew when somebody wants it, and says what came of it. That is done on a thread of its
+    own: a secret's command may take longer than the lease lasts."""
 
-    def __init__(self, store: Store, lanes: dict[str, Lane], holder: str, read: Read | None) -> None:
-        self.store, self.lanes, self.holder, self._read = store, lanes, holder, read
+    def __init__(self, store: Store, holder: str, read: Read | None, ring: Callable[[], None]) -> None:
+        self.store, self.holder, self._read, self._ring = store, holder, read, ring
         self._asked = threading.Event()
         self._order: str | None = None
+        self._came: SimpleQueue[Configured | Exception] = SimpleQueue()
+        self.busy = False
         self.last: Mapping[str, Any] = {}
 
     def ask(self) -> None:
         """Have it done in the next tick; from any thread or signal handler."""
         self._asked.set()
 
-    def due(self) -> bool:
-        """Whether somebody wants it now. An order from before this process started has been followed by its start."""
-        if self._read is None:
-            return False
-        before, self._order = self._order, self.store.places.reload_order()
-        ordered = before is not None and before != self._order
-        asked = self._asked.is_set()
-        self._asked.clear()
-        return ordered or asked
+    def begin(self) -> None:
+        """Begin to read it if somebody wants that; one who wants it meanwhile has it read once more."""
+        if not self.busy and self._due():
+            self.busy = True
+            threading.Thread(target=self._run, name="reload", daemon=True).start()
 
-    def read(self, now: datetime) -> Configured | None:
-        """The configuration as it is now; None, with nothing changed, if it can't be used."""
-        assert self._read is not None
-        try:
-            return self._read()
-        except KbslurmError as error:
-            why = error.message + (f" ({error.hint})" if error.hint else "")
-            tell("the configuration wasn't reloaded", level="warning", why=why, holds="the earlier one")
-            self._note(now, ok=False, why=why)
+    def came(self) -> Configured | Exception | None:
+        """What was read since the last tick, if anything was."""
+        if not self.busy or self._came.empty():
             return None
+        self.busy = False
+        return self._came.get()
+
+    def usable(self, came: Configured | Exception, now: datetime) -> Configured | None:
+        """The configuration that was read; None, with nothing changed, if it can't be used."""
+        match came:
+            case KbslurmError():
+                why = came.message + (f" ({came.hint})" if came.hint else "")
+                tell("the configuration wasn't reloaded", level="warning", why=why, holds="the earlier one")
+                self._note(now, ok=False, why=why)
+                return None
+            case Exception():
+                raise came
+            case _:
+                return came
 
     def taken(self, changes: Sequence[str], restart: Sequence[str], now: datetime) -> None:
         """Say what a reload changed."""
@@ -84,6 +94,24 @@ class ReloadStep:
     def told(self) -> dict[str, Any]:
         """The last one, for the leader's published state; empty if there was none."""
         return {name: value for name, value in self.last.items() if name != "stored"}
+
+    def _due(self) -> bool:
+        """Whether somebody wants it now. An order from before this process started has been followed by its start."""
+        if self._read is None:
+            return False
+        before, self._order = self._order, self.store.places.reload_order()
+        ordered = before is not None and before != self._order
+        asked = self._asked.is_set()
+        self._asked.clear()
+        return ordered or asked
+
+    def _run(self) -> None:
+        assert self._read is not None
+        try:
+            self._came.put(self._read())
+        except Exception as error:  # noqa: BLE001 - the daemon's thread meets it in its next tick
+            self._came.put(error)
+        self._ring()
 
     def _note(self, now: datetime, **said: Any) -> None:
         usual = {"ok": True, "why": "", "changes": [], "restart": []}

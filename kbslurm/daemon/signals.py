@@ -24,8 +24,9 @@ def stop_on_signals() -> Iterator[threading.Event]:
 
 @contextlib.contextmanager
 def reload_on_hangup(stop: threading.Event, reload: Callable[[], None]) -> Iterator[None]:
-    """SIGHUP calls `reload`; but where it says that our terminal is gone, it sets `stop`. For the main thread only."""
-    had_terminal = _has_terminal()
+    """SIGHUP calls `reload`; but where it says that our terminal is gone, it sets `stop`, unless this process was
+    started to ignore it, as nohup does. For the main thread only."""
+    had_terminal = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN and _has_terminal()
 
     def hung_up(*_: object) -> None:
         if had_terminal and not _has_terminal():

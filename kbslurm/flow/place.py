@@ -34,8 +34,8 @@ class Place:
     `role`, `classes` and `prices` (cost per GPU and second, by type) are for the placement policy.
     `warm`: by GPU type, how the place may hold GPUs for a while, which takes `keepers_root` and `keeper_script`.
     `start_s`: what a run may take to start in such a one, beyond its own limit. `kind`: slurm, local, github, modal …
-    `settings`: a digest of all that it was made from, by which a reload sees what changed. `home`: where its attempts
-    are; while some are open, it can't change.
+    `settings`: a digest of all that it was made from, by which a reload sees what changed. `home`: a digest of where
+    its attempts are; while some are open, it can't change.
     """
 
     backend: Backend

@@ -21,6 +21,7 @@ RETURNING name
 """
 
 RELEASE_LEASE = "DELETE FROM lease WHERE name = %(name)s AND holder = %(holder)s"
+LEASE_INFO = "SELECT info FROM lease WHERE name = %(name)s"
 LEASES = "SELECT name, holder, elected_at, beat_at, expires_at, info FROM lease ORDER BY name"
 
 
@@ -46,6 +47,10 @@ class Leases(Rows):
     def release(self, name: str, holder: str) -> None:
         with self._pool.statement() as connection:
             connection.execute(RELEASE_LEASE.encode(), {"name": name, "holder": holder})
+
+    def told(self, name: str) -> Mapping[str, Any]:
+        found = self._one(LEASE_INFO, {"name": name})
+        return {} if found is None else found["info"]
 
     def all(self) -> list[LeaseState]:
         return [LeaseState(**row) for row in self._all(LEASES)]

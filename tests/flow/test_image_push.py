@@ -145,6 +145,18 @@ def test_an_image_is_copied_once_verified_and_recorded_there(desk: Desk) -> None
     assert code == 0 and f'image_digest = "{digest}" in the site\'s file pins it' in said, said
 
 
+def test_no_shell_there_reads_the_name_of_an_image(desk: Desk) -> None:
+    """As rsync before 3.2.4 would have it read."""
+    desk.env["RSYNC_OLD_ARGS"] = "1"
+    name = "cuda(1)&more;.sif"
+    desk.site("east")
+    (desk.folder / "east.toml").write_text((desk.folder / "east.toml").read_text().replace("cuda.sif", name))
+    digest = desk.image(b"image" * 1000, name)
+    code, told = desk.push("east")
+    assert (code, told["images"][0]["state"]) == (0, "copied"), told
+    assert pins.digest_of(desk.images("east") / name) == digest
+
+
 def test_a_tag_is_a_file_of_its_own_so_that_nothing_is_replaced(desk: Desk) -> None:
     desk.site("east")
     old = desk.image(b"old" * 1000)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from kbslurm.config import settings
 from tests.command_line import CommandLine
+from tests.services import ROOT, needs
 
 BEFORE = """\
 # our competition
@@ -54,6 +56,26 @@ def test_a_place_is_described_where_there_was_no_file(kbslurm: CommandLine) -> N
     assert (kbslurm.cwd / "kbslurm.toml").read_text() == (
         f"{text}\n[modal.gpus]\nH100 = {{ slots = 4 }}\nB200 = {{ slots = 4 }}\n"
     )
+
+
+def test_a_file_behind_a_link_is_changed_there(kbslurm: CommandLine) -> None:
+    real, link = kbslurm.cwd / "in git" / "ours.toml", kbslurm.cwd / "kbslurm.toml"
+    real.parent.mkdir()
+    real.write_text("# ours\n")
+    link.symlink_to(real)
+    assert kbslurm("place", "init", "local", "--gpu", "A100=2", "--name", "here", "--yes").code == 0
+    assert link.is_symlink() and real.read_text().startswith("# ours\n") and "A100 = 2" in real.read_text()
+
+
+@needs(ROOT)
+def test_a_file_keeps_its_owner(kbslurm: CommandLine) -> None:
+    file = kbslurm.cwd / "kbslurm.toml"
+    file.write_text("# the service's\n")
+    file.chmod(0o600)
+    os.chown(file, 4711, 4712)
+    assert kbslurm("place", "init", "local", "--gpu", "A100=2", "--name", "here", "--yes").code == 0
+    found = file.stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (4711, 4712, 0o600) and "A100" in file.read_text()
 
 
 def test_stdout_writes_nothing(kbslurm: CommandLine) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from kbslurm.config import secret_values, settings
+from kbslurm.config import reloading, secret_values, settings
 from kbslurm.config.display import shown
 from kbslurm.config.secret_values import MASK, Secrets
 from kbslurm.domain.secret_names import for_place, is_secret, named_in
@@ -79,6 +82,71 @@ def test_a_command_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Mo
     command = script(tmp_path, "import threading; threading.Event().wait(60)")
     with pytest.raises(Misconfigured, match="didn't end within"):
         Secrets({"DISCORD_TOKEN_COMMAND": command}, tmp_path)["DISCORD_TOKEN"]
+
+
+def test_a_command_that_failed_is_not_run_again_for_a_while(tmp_path: Path) -> None:
+    now = 0.0
+    command = script(tmp_path, "import pathlib; open('ran', 'a').write('x'); print(pathlib.Path('vault').read_text())")
+    secrets = Secrets({"POPCORN_ADMIN_TOKEN_COMMAND": command}, tmp_path, steady=lambda: now)
+    for _ in range(3):
+        with pytest.raises(Misconfigured, match=r"the command in POPCORN_ADMIN_TOKEN_COMMAND failed \(exit code 1\)"):
+            secrets["POPCORN_ADMIN_TOKEN"]
+    (tmp_path / "vault").write_text("the-token")
+    with pytest.raises(Misconfigured) as told:
+        secrets.again("POPCORN_ADMIN_TOKEN")
+    assert "Run it by hand" in (told.value.hint or "") and (tmp_path / "ran").read_text() == "x"
+    now = secret_values.FAILED_FOR_S
+    assert secrets["POPCORN_ADMIN_TOKEN"].reveal() == "the-token" and (tmp_path / "ran").read_text() == "xx"
+    (tmp_path / "vault").unlink()
+    with pytest.raises(Misconfigured):
+        secrets.again("POPCORN_ADMIN_TOKEN")
+    assert secrets["POPCORN_ADMIN_TOKEN"].reveal() == "the-token", "what was read before stays"
+
+
+def test_nobody_waits_for_the_command_of_another_secret(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "slow")
+    env = {"GITHUB_TOKEN_COMMAND": "cat slow", "POPCORN_ADMIN_TOKEN_COMMAND": "echo admin", "PATH": os.environ["PATH"]}
+    secrets = Secrets(env, tmp_path)
+    asks = threading.Thread(target=lambda: secrets["GITHUB_TOKEN"])
+    asks.start()
+    with (tmp_path / "slow").open("w") as slow:  # its command reads by now
+        assert secrets["POPCORN_ADMIN_TOKEN"].reveal() == "admin" and asks.is_alive()
+        slow.write("github")
+    asks.join()
+    rotates = threading.Thread(target=secrets.again, args=["GITHUB_TOKEN"])
+    rotates.start()
+    with (tmp_path / "slow").open("w") as slow:
+        assert secrets["GITHUB_TOKEN"].reveal() == "github" and rotates.is_alive()
+        slow.write("rotated")
+    rotates.join()
+    assert secrets["GITHUB_TOKEN"].reveal() == "rotated"
+
+
+def test_a_helper_that_a_command_leaves_behind_delays_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secret_values, "COMMAND_S", 10.0)
+    env = {"GITHUB_TOKEN_COMMAND": "sh -c 'sleep 60 & echo $! >helper; echo token'", "PATH": os.environ["PATH"]}
+    try:
+        assert Secrets(env, tmp_path)["GITHUB_TOKEN"].reveal() == "token"
+    finally:
+        os.kill(int((tmp_path / "helper").read_text()), signal.SIGKILL)
+
+
+def test_a_reload_is_refused_while_the_command_of_a_secret_in_use_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kbslurm.toml").write_text("")
+    (tmp_path / "token").write_text("first")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("POPCORN_ADMIN_TOKEN_COMMAND", "cat token")
+    monkeypatch.setenv("OIDC_CLIENT_SECRET_COMMAND", "false")
+    config = settings.load(tmp_path / "kbslurm.toml")
+    assert config.secret("POPCORN_ADMIN_TOKEN") == "first"
+    (tmp_path / "token").rename(tmp_path / "away")
+    with pytest.raises(Misconfigured, match="the command in POPCORN_ADMIN_TOKEN_COMMAND failed"):
+        reloading.again(config)
+    (tmp_path / "token").write_text("second")
+    found, restart = reloading.again(config)
+    assert (found.secret("POPCORN_ADMIN_TOKEN"), restart) == ("second", []), "one that nobody asked for isn't read"
 
 
 def test_two_ways_at_once_are_refused(tmp_path: Path) -> None:

@@ -134,6 +134,14 @@ def test_a_complaint_names_the_file_and_line_where_the_key_stands(
     assert wrong.value.hint
 
 
+def test_a_file_that_is_nested_too_deeply_is_a_complaint_and_no_base(tmp_path: Path) -> None:
+    family(tmp_path, deep="a = " + "[" * 100_000)
+    assert [file.stem for file in sites.files_in(tmp_path)] == ["deep", "heir"]
+    assert site_families.heirs(tmp_path / "base.toml") == ["heir"]
+    with pytest.raises(Misconfigured, match="not valid TOML"):
+        sites.read(tmp_path / "deep.toml")
+
+
 def test_a_base_is_no_site_and_says_which_ones_there_are(tmp_path: Path) -> None:
     family(tmp_path)
     with pytest.raises(Misconfigured, match=r"base\.toml:1: abstract: this file is a base") as wrong:

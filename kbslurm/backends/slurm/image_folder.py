@@ -30,7 +30,8 @@ LOOK_S = 60.0
 LEAST_RATE = 10e6  # bytes per second that a file system reads at least, when an image there is verified
 KEPT_DAYS = 7  # longer than a job that began before may run
 _MISSING, _DIFFERS, _CLOSED, _NO_RSYNC, _A_FOLDER = 66, 65, 73, 72, 71
-_RSYNC = ("--append-verify", "--perms", "--chmod=F644", "--info=progress2")
+# --protect-args: otherwise, before 3.2.4, a shell there reads the path, whose characters may mean something to it.
+_RSYNC = ("--protect-args", "--append-verify", "--perms", "--chmod=F644", "--info=progress2")
 _TO_INSTALL = "Install rsync (3.1 or newer)"
 _PERCENT = re.compile(rb"(\d+)%")
 _HERE = ("local", "rest")  # slurmrestd wants the shared root mounted on this machine at the same path

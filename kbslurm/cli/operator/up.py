@@ -62,6 +62,7 @@ def up(
     if once or not api:
         run_daemon(config, once=once, log_json=log_json, verbose=verbose)
         return EXIT_OK
+    config.secret("POPCORN_ADMIN_TOKEN")  # the API's; in use here too, so a reload that can't read it is refused
     known = config.secret("KBSLURM_BOT_TOKEN") or secrets.token_urlsafe(32)
     bot = bot and (debug or config.secret("DISCORD_TOKEN") is not None)
     bots = BotEnvironment(config, known, debug=debug, log_json=log_json) if bot else None
