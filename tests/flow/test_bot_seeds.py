@@ -175,7 +175,9 @@ def test_what_cannot_be_submitted_is_answered_in_a_sentence(
 
 
 def banned(api: ServedApi, name: str) -> None:
-    api.store.people.ban(api.store.people.find(name).id, "copied from bob, case 17", by="grace")
+    found = api.store.people.find(name)
+    assert found is not None
+    api.store.people.ban(found.id, "copied from bob, case 17", by="grace")
 
 
 def test_what_is_personal_of_a_refusal_goes_to_its_author_alone(
