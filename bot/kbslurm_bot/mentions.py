@@ -6,6 +6,7 @@ needs no privileged intent. Nothing else of a message is read, and none is kept.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -14,7 +15,15 @@ import discord
 from kbslurm.client.errors import ServerGone
 from kbslurm.domain import access
 from kbslurm.domain.source import directives
-from kbslurm.errors import BackendTrouble, Invalid, KbslurmError, Misconfigured, Refused
+from kbslurm.errors import (
+    BackendTrouble,
+    Invalid,
+    KbslurmError,
+    Misconfigured,
+    NotAccepting,
+    Refused,
+    Unauthenticated,
+)
 from kbslurm.observe.logs import teller
 from kbslurm_bot import cards, menus
 from kbslurm_bot.commands.submit import fetched
@@ -42,7 +51,12 @@ def is_for(bot: discord.ClientUser | None, message: discord.Message) -> bool:
     """Whether a person sent this to the bot, with a file."""
     if bot is None or message.author.bot or message.webhook_id is not None or not message.attachments:
         return False
-    return message.guild is None or any(one.id == bot.id for one in message.mentions)
+    if message.guild is None:
+        return True
+    # Discord also counts whoever is replied to as mentioned. A file in a reply to one of our cards is talk about the
+    # card, unless its text asks us too.
+    is_named = re.search(rf"<@!?{bot.id}>", message.content) is not None
+    return is_named and any(one.id == bot.id for one in message.mentions)
 
 
 async def heard(client: Here, message: discord.Message) -> None:
@@ -57,7 +71,10 @@ async def heard(client: Here, message: discord.Message) -> None:
     except KbslurmError as error:
         if isinstance(error, BackendTrouble | Misconfigured):
             await client.alarm(f"Someone was told: {cards.escaped(sentence(error))}")
-        await _said(message, sentence(error))
+        if message.guild is not None and _is_personal(error):
+            await _said_alone(message, sentence(error))
+        else:
+            await _said(message, sentence(error))
     except discord.HTTPException as error:
         tell("Discord has a problem", level="warning", why=str(error))
     except Exception as error:
@@ -81,7 +98,7 @@ async def _submitted(client: Here, message: discord.Message) -> None:
     shown = [one for one in seen if message.guild is None or access.is_for_everybody(one.visibility)]
     names = [one.name for one in shown if one.is_open]
     if not names:
-        raise Refused(
+        raise NotAccepting(
             "there is no open leaderboard to choose from here", hint="Begin the file with #!POPCORN leaderboard NAME."
         )
 
@@ -124,6 +141,23 @@ def _lacking(message: discord.Message) -> list[str]:
     allowed = message.channel.permissions_for(message.guild.me)
     in_thread = isinstance(message.channel, discord.Thread)
     return [name for name in missing_here(allowed, in_thread=in_thread) if name != "Attach Files"]
+
+
+def _is_personal(error: KbslurmError) -> bool:
+    """Whether a refusal may tell what others needn't know: a ban and its reason, a quota, a deadline of one's own.
+    What is wrong with a file, a board's name or the service isn't about anybody."""
+    return isinstance(error, Refused | Unauthenticated) and not isinstance(error, NotAccepting)
+
+
+async def _said_alone(message: discord.Message, text: str) -> None:
+    """Tell the author by direct message; where those are closed, only where they can ask for it."""
+    try:
+        await message.author.send(f"Your file wasn't submitted ({message.jump_url}). {text}"[:2000])
+    except discord.HTTPException as failed:
+        tell("a direct message wasn't taken", level="warning", why=str(failed))
+        await _said(
+            message, "Your file wasn't submitted, and I can't send you a direct message. `/submit` tells you why."
+        )
 
 
 async def _said(message: discord.Message, text: str) -> None:

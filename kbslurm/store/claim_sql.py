@@ -83,15 +83,17 @@ _PICKED = """, candidate AS MATERIALIZED ({}
 
 
 def _claimed(columns: str = "", values: str = "", also: str = "") -> str:
-    """The picked run's new attempt and its event; with a policy, its slot adds more columns."""
+    """The picked run's new attempt and its event; with a policy, its slot adds more columns. Without one the budgets
+    also need the most that the attempt could use, for what ends without having been seen to start."""
     return f""", moved AS (
     UPDATE run SET state = 'launching', attempts = attempts + 1, reason = ''
     WHERE id = (SELECT id FROM picked) AND state = 'queued'
     RETURNING id, attempts, gpu, submission_id, problem_version_id, cost_s, (SELECT backend FROM picked) AS backend
 ), opened AS (
-    INSERT INTO attempt (run_id, number, name, backend, gpu, key, nonce, opened_at, gpus{columns})
+    INSERT INTO attempt (run_id, number, name, backend, gpu, key, nonce, opened_at, gpus, reserve_s{columns})
     SELECT id, attempts, %(name)s, moved.backend, moved.gpu, %(key)s, %(nonce)s, %(now)s,
-        (SELECT v.ranks FROM problem_version v WHERE v.id = moved.problem_version_id){values} FROM moved{also}
+        (SELECT v.ranks FROM problem_version v WHERE v.id = moved.problem_version_id), moved.cost_s{values}
+    FROM moved{also}
     RETURNING *
 ), noted AS (
     INSERT INTO event (kind, subject, data, at)
@@ -169,8 +171,8 @@ _PLACED = """, candidate AS MATERIALIZED ({}
 )"""
 
 _CLAIMED_BY_POLICY = _claimed(
-    columns=", price, ranks, gpu_class, why_here, reserve_s, keeper_id, away",
-    values=", slot.price, slot.leaderboard = 'yes', slot.gpu_class, slot.why, moved.cost_s, slot.keeper, slot.overflow",
+    columns=", price, ranks, gpu_class, why_here, keeper_id, away",
+    values=", slot.price, slot.leaderboard = 'yes', slot.gpu_class, slot.why, slot.keeper, slot.overflow",
     also=", slot WHERE slot.place = (SELECT place FROM picked)",
 )
 

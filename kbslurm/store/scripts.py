@@ -11,6 +11,7 @@ from kbslurm.domain.manifest import time_limit_s
 from kbslurm.domain.run import PersonId, SubmissionId
 from kbslurm.domain.source import Source
 from kbslurm.errors import NotFound
+from kbslurm.store.attempt_rows import ENDED_GPU_S
 from kbslurm.store.connect import Connection
 from kbslurm.store.problems import make_version
 from kbslurm.store.rows import Rows, note_event, row_of
@@ -34,15 +35,17 @@ SELECT %(name)s, problem_id, id, 'closed', '{}', %(seed)s, %(now)s, %(now)s FROM
 WHERE id = %(version)s RETURNING id
 """
 
+# An attempt counts as in every other budget: also if nobody saw it start, since a report may come from one that the
+# scheduler never spoke of.
 _SPENT = f"""
-SELECT coalesce(sum(extract(epoch FROM a.ended_at - a.started_at)) FILTER (WHERE a.ended_at > a.started_at), 0)::float8
-        AS used_s,
+SELECT coalesce(sum(used.gpu_s), 0)::float8 AS used_s,
     coalesce((SELECT sum((v.content->'limits'->>'test_s')::float8) FROM run r
         JOIN submission s ON s.id = r.submission_id JOIN problem_version v ON v.id = r.problem_version_id
         WHERE s.person_id = %(person)s AND s.via = '{VIA}' AND r.state IN ('queued', 'launching', 'running')), 0)
         AS open_s,
-    min(a.ended_at) FILTER (WHERE a.started_at IS NOT NULL) AS oldest_use_at
+    min(a.ended_at) FILTER (WHERE used.gpu_s > 0) AS oldest_use_at
 FROM submission s JOIN run r ON r.submission_id = s.id JOIN attempt a ON a.run_id = r.id
+    CROSS JOIN LATERAL (SELECT a.gpus * CASE {ENDED_GPU_S} END AS gpu_s) used
 WHERE s.person_id = %(person)s AND s.via = '{VIA}' AND a.ended_at > %(since)s
     AND s.accepted_at > %(since)s - interval '7 days'
 """

@@ -174,6 +174,86 @@ def test_what_cannot_be_submitted_is_answered_in_a_sentence(
         assert discord.loaded == [], "nothing is fetched that can't be submitted"
 
 
+def banned(api: ServedApi, name: str) -> None:
+    found = api.store.people.find(name)
+    assert found is not None
+    api.store.people.ban(found.id, "copied from bob, case 17", by="grace")
+
+
+def test_what_is_personal_of_a_refusal_goes_to_its_author_alone(
+    discord: Discord, api: ServedApi, tmp_path: Path
+) -> None:
+    with bot(discord, api, tmp_path):
+        discord.say(ADA, "", files=[("k.py", NAMED)])
+        card(discord, "waiting")
+        before = len(discord.shown())
+        banned(api, "ada")
+        told = discord.say(ADA, "", files=[("k.py", NAMED)])
+        (said,) = discord.wait_for(lambda: discord.direct(ADA), "a direct message")
+        assert "is banned: copied from bob, case 17. Ask a host." in said["content"]
+        assert f"/channels/2000/3000/{told['id']}" in said["content"], "which message it is about"
+        assert "Pong" in discord.answer(discord.command(EVE, "ping"))
+    assert len(discord.shown()) == before and len(numbers(api)) == 1
+    assert not discord.refusals and not discord.pings
+
+
+def test_whoever_takes_no_direct_messages_is_sent_to_the_command(
+    discord: Discord, api: ServedApi, tmp_path: Path
+) -> None:
+    discord.close_direct(ADA)
+    with bot(discord, api, tmp_path):
+        discord.say(ADA, "", files=[("k.py", NAMED)])
+        card(discord, "waiting")
+        banned(api, "ada")
+        discord.say(ADA, "", files=[("k.py", NAMED)])
+        said = shown(discord, "wasn't submitted")["content"]
+        assert said.startswith("<@501> ") and "`/submit`" in said and "\n" not in said
+        assert "banned" in discord.answer(discord.command(ADA, "submit", file=("k.py", NAMED)))
+    assert discord.direct(ADA) == []
+    assert not any(word in str(one) for one in discord.shown() for word in ("banned", "case 17"))
+    assert not discord.refusals and not discord.pings
+
+
+def test_a_quota_is_nobody_elses_business_and_a_pause_is_everybodys(
+    discord: Discord, api: ServedApi, tmp_path: Path
+) -> None:
+    api.store.limits.set_rate("transpose", "leaderboard", 1, by="grace", now=api.now)
+    with bot(discord, api, tmp_path):
+        discord.say(ADA, "", files=[("k.py", NAMED)])
+        card(discord, "waiting")
+        discord.say(ADA, "", files=[("k.py", NAMED)])
+        (said,) = discord.wait_for(lambda: discord.direct(ADA), "a direct message")
+        assert "1 of 1 used" in said["content"]
+        api.store.settings.set_accepts_jobs(False, by="grace", now=api.now)
+        discord.say(EVE, "", files=[("k.py", NAMED)])
+        assert "<@502> Submissions are paused" in shown(discord, "paused")["content"]
+        discord.say(EVE, "", DIRECT, files=[("k.py", NAMED)], mentions=False)
+        shown(discord, "paused", DIRECT)
+        assert "Pong" in discord.answer(discord.command(EVE, "ping"))
+    assert discord.direct(EVE) == [] and not any("1 of 1" in one["content"] for one in discord.shown())
+    assert not discord.refusals and not discord.pings
+
+
+def test_a_reply_to_a_card_is_talk_unless_its_text_mentions_the_bot(
+    discord: Discord, api: ServedApi, tmp_path: Path
+) -> None:
+    def replied(text: str, file: str) -> None:
+        answered = {"message_id": discord.shown()[0]["id"], "channel_id": "3000", "guild_id": "2000"}
+        discord.say(EVE, "", files=[(file, NAMED)], content=text, type=19, message_reference=answered)
+
+    with bot(discord, api, tmp_path):
+        discord.say(ADA, "", files=[("k.py", NAMED)])
+        card(discord, "waiting")
+        replied("why is this one slower? ada, look", "talk.py")
+        replied("<@501> look", "more.py")
+        assert "Pong" in discord.answer(discord.command(EVE, "ping"))
+        assert len(numbers(api)) == 1 and "talk.py" not in discord.loaded and "more.py" not in discord.loaded
+        replied(f"faster: <@!{fake.BOT_USER}>", "mine.py")
+        discord.wait_for(lambda: len(numbers(api)) == 2, "the second submission")
+    assert "mine.py" in discord.loaded
+    assert not discord.refusals and not discord.pings
+
+
 def test_nothing_else_that_people_write_matters(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
     with bot(discord, api, tmp_path) as client:
         discord.say(ADA, "hello")

@@ -17,8 +17,12 @@ import pytest
 from kbslurm.domain import scripts
 from kbslurm.domain.access import Role
 from kbslurm.domain.intake import Offer
-from kbslurm.domain.run import SubmissionId
+from kbslurm.domain.policy import QUOTA_WINDOW
+from kbslurm.domain.run import Ending, SubmissionId
 from kbslurm.errors import Invalid, QuotaSpent, Refused
+from kbslurm.flow.collect import AttemptNotes, collect
+from kbslurm.flow.launch import launch
+from kbslurm.flow.place import Place
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
 from tests.command_line import CommandLine
@@ -194,6 +198,40 @@ def test_what_it_used_is_what_counts_and_for_a_day(still: ServedApi) -> None:
     store.submissions.cancel(SubmissionId(number + 1), None, clock.now())
     clock.go(86_400)
     assert sent(still, token, timeout_s=100).status_code == 202
+
+
+def test_what_was_never_seen_to_start_is_used_up_all_the_same(still: ServedApi) -> None:
+    clock, store, token = still.context.clock, still.store, token_of(still, "grace")
+    assert isinstance(clock, HandClock)
+    silent = Puppet(name="local", slots={"H100": 1})  # its scheduler never says anything of a job; the reports come
+    place = Place(backend=silent, ranked_min_isolation=0)
+    assert sent(still, token, timeout_s=90).status_code == 202
+    attempt = claim(store.queue, free_slots({"local": silent.capacity()}, []), clock.now())
+    assert attempt is not None
+    launch(store.attempts, place, attempt, clock.now())
+    clock.go(80)
+    (waiting,) = store.attempts.open()
+    silent.reports[waiting.name] = sealed_report(store.attempts.work(waiting.id))
+    collect(store, place, [waiting], AttemptNotes(), clock.now())
+    ended_at = clock.now()
+    assert store._all("SELECT state, started_at FROM attempt") == [{"state": "reported", "started_at": None}]
+    clock.go(60)
+    refused = sent(still, token, timeout_s=90)
+    assert refused.status_code == 429 and "80 of 100 used" in refused.json()["detail"], refused.text
+    assert f"{ended_at + QUOTA_WINDOW:%Y-%m-%d %H:%M}" in refused.json()["detail"]
+    assert sent(still, token, timeout_s=20).status_code == 202
+
+
+def test_an_attempt_that_was_lost_counts_at_the_most_it_could_use(still: ServedApi) -> None:
+    clock, store, token = still.context.clock, still.store, token_of(still, "grace")
+    assert isinstance(clock, HandClock)
+    assert sent(still, token, timeout_s=90).status_code == 202
+    attempt = claim(store.queue, free_slots({"local": Puppet(slots={"H100": 1}).capacity()}, []), clock.now())
+    assert attempt is not None
+    most_s = store._all("SELECT cost_s FROM run")[0]["cost_s"]
+    store.attempts.give_up(attempt, Ending.VANISHED, "nobody knows it", clock.now())
+    spent = store.scripts.spent(store.people.ensure("grace", "staff").id, clock.now())
+    assert (spent.used_s, spent.oldest_use_at) == (most_s, clock.now())
 
 
 def test_a_cancelled_script_gives_its_time_back(still: ServedApi) -> None:

@@ -95,6 +95,8 @@ class Discord:
         self.worn: set[int] = set()  # messages that are over an hour old and were edited too often
         self.refuses_intents = False
         self.hidden: set[int] = set()
+        self._direct: dict[int, int] = {}  # the channel with each person whom the bot wanted to write to
+        self._closed: set[int] = set()
         self.pings: list[Json] = []
         self._late = 0
         self._asked: dict[str, Asked] = {}
@@ -147,6 +149,14 @@ class Discord:
         """A channel between the bot and one person, in no server."""
         self.channels[channel] = {"id": str(channel), "type": 1, "last_message_id": None, "recipients": [], "flags": 0}
         self.messages[channel] = {}
+
+    def close_direct(self, who: User) -> None:
+        """Somebody who takes direct messages from friends only: Discord opens the channel, and refuses what is sent."""
+        self._closed.add(who.id)
+
+    def direct(self, who: User) -> list[Json]:
+        """What the bot sent somebody directly, oldest first."""
+        return self.shown(self._direct[who.id]) if who.id in self._direct else []
 
     def complete(self, who: User, name: str, focused: str, typed: str, channel: int = 3000, **values: Any) -> list[str]:
         """What Discord shows while somebody types into an option."""
@@ -670,6 +680,14 @@ class Discord:
             return _json({"message": "Missing Access", "code": 50001}, 403)
         return _json(self.channels[number])
 
+    async def _opened(self, request: web.Request) -> web.Response:
+        who = int((await request.json())["recipient_id"])
+        if who not in self._direct:
+            self._direct[who] = next(self._ids)
+            self.add_direct(self._direct[who])
+            self.channels[self._direct[who]]["recipients"] = [User(who, f"u{who}").told()]
+        return _json(self.channels[self._direct[who]])
+
     async def _member(self, request: web.Request) -> web.Response:
         number = int(request.match_info["guild"])
         assert number in self.guilds
@@ -705,6 +723,8 @@ class Discord:
         strict.message(sent, files=[name for name, _ in files])
         if self._may_not(files):
             return _json({"message": "Missing Permissions", "code": 50013}, 403)
+        if any(self._direct.get(who) == channel for who in self._closed):
+            return _json({"message": "Cannot send messages to this user", "code": 50007}, 403)
         key = (channel, str(sent.get("nonce")))
         if sent.get("enforce_nonce") and key in self._nonces:
             return _json(self.messages[channel][self._nonces[key]], headers=request[HEADERS])
@@ -801,6 +821,7 @@ class Discord:
                 web.get("/attachments/{channel}/{id}/{name}", self._file),
                 web.get(f"{base}/users/@me", self._user),
                 web.get(f"{base}/users/@me/guilds", self._guilds),
+                web.post(f"{base}/users/@me/channels", self._opened),
                 web.get(f"{base}/oauth2/applications/@me", self._application),
                 web.get(f"{base}/applications/@me", self._application),
                 web.get(base + "/channels/{channel}", self._channel),
