@@ -42,7 +42,7 @@ FILES = {
     "/static/{name}", "/live/{leaderboard}", "/live/-/s/{submission_id}", "/live/-/staff", "/live/-/front",
     "/board/{leaderboard}/{gpu}/picture.png",
     "/problem/{leaderboard}/template/{language}", "/s/{submission_id}/artifacts/{gpu}/{name}",
-    "/staff/board/{leaderboard}/export",
+    "/staff/board/{leaderboard}/export", "/nodes/{place}/{name}/kit",
 }  # fmt: skip
 SHOTS: dict[str, tuple[str, str, int, Theme]] = {
     "front-light": ("/", "", 1280, "light"),
