@@ -21,7 +21,7 @@ AGAIN_S = 30.0
 
 
 class NodeKeys:
-    """By place. One that can't be read, or isn't a key, opens nothing: its nodes are refused, and a warning says why."""
+    """By place. One that can't be read, or isn't a key, opens nothing: its nodes are refused, which a warning says."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic

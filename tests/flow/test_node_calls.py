@@ -51,7 +51,9 @@ def test_a_process_names_itself_in_one_way(database_url: str, tmp_path: Path, wh
         assert asked(api.url, "good", "claim", b'{"number": 1}', who).status_code == 401
 
 
-@pytest.mark.parametrize("body", [b"{}", b'{"number": 0}', b'{"number": true}', b'{"number": "1"}', b'{"number": 9e99}'])
+@pytest.mark.parametrize(
+    "body", [b"{}", b'{"number": 0}', b'{"number": true}', b'{"number": "1"}', b'{"number": 9e99}']
+)
 def test_a_call_without_its_number_is_refused_in_a_sentence(database_url: str, tmp_path: Path, body: bytes) -> None:
     env = {"RAY_GOOD_KEY": KEY.hex()}
     with served(database_url, tmp_path / "state", toml=PLACE.format("good"), env=env) as api:

@@ -25,7 +25,6 @@ GARBLED = b"hello\r\n\r\n"
 def answering(*answers: bytes) -> Iterator[str]:
     """A server that gives one answer after another, then hangs up; its address."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-
         server.settimeout(10.0)  # then hang up on whoever comes no more
 
         def serve() -> None:
