@@ -18,6 +18,7 @@ from kbslurm.backends.ray.node_program import NO_ANSWER, Node
 
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 CUT = b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"kep'
+REFUSED = b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n"
 GARBLED = b"hello\r\n\r\n"
 
 
@@ -68,9 +69,9 @@ def test_one_call_says_that_there_was_no_answer(first: bytes) -> None:
 def test_the_first_step_asks_again_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     key = tmp_path / "key"
     key.write_text("aa" * 32)
-    with answering(CUT, GARBLED, WHOLE) as url:
+    with answering(CUT, GARBLED, REFUSED) as url:
         assert boot.boot("kb-x", "pool", url, str(key)) == 6
-    assert "isn't the service's" in capsys.readouterr().err, "which it says of a whole answer only"
+    assert "the service refused this node (status 401)" in capsys.readouterr().err, "its third answer, the first whole"
 
 
 @pytest.fixture
