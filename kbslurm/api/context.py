@@ -12,6 +12,7 @@ from kbslurm.api.connections import ConnectionLimits, Connections
 from kbslurm.api.known_secrets import KnownSecrets
 from kbslurm.api.listener import EventListener
 from kbslurm.api.metrics import ApiMetrics
+from kbslurm.api.node_keys import NodeKeys
 from kbslurm.api.turns import Turns
 from kbslurm.domain.intake import Offer
 from kbslurm.ports import Clock
@@ -44,12 +45,17 @@ class Context:
     metrics: ApiMetrics = field(default_factory=ApiMetrics)
     connections: Connections = field(default_factory=lambda: Connections(ConnectionLimits()))
     known_secrets: KnownSecrets = field(default_factory=KnownSecrets)
+    node_keys: NodeKeys = field(default_factory=NodeKeys)
     turns: Turns = field(default_factory=lambda: Turns(THREADS, reserved=HOSTS_TURNS))
     patient: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(PATIENT_THREADS))
+
+    def __post_init__(self) -> None:
+        self.node_keys.read(self.config)
 
     def take(self, config: Config, slots: Mapping[str, int], offers: Sequence[Offer]) -> None:
         """Go on with this configuration. What is only read at a start, like the address, stays."""
         self.config, self.slots, self.offers = config, slots, offers
+        self.node_keys.read(config)
 
     async def patiently(self, call: Callable[[], T]) -> T:
         """Run a call that waits for others (a sign-in provider, git) where it doesn't delay polls."""

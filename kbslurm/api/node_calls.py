@@ -11,10 +11,7 @@ from kbslurm.api.context import Context
 from kbslurm.backends.paths import NAME
 from kbslurm.backends.ray import calls
 from kbslurm.domain.run import JobName
-from kbslurm.domain.secret_names import of_ray
-from kbslurm.errors import Misconfigured, Unauthenticated
-
-WHO_CAP = 64
+from kbslurm.errors import Unauthenticated
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,10 +30,9 @@ def check(context: Context, request: Request) -> NodeCall:
     place, name = request.path_params["place"], request.path_params["name"]
     verb = request.url.path.rpartition("/")[2]
     who, digest = request.headers.get(calls.WHO, ""), request.headers.get(calls.SUM, "")
-    key = _key_of(context, place)
+    key = context.node_keys.of(place)
     told = request.headers.get(calls.MAC, "").encode("utf-8", "replace")
-    known = key is not None and who and len(who) <= WHO_CAP and who.isascii() and who.isprintable()
-    if not known or key is None or NAME.fullmatch(name) is None:
+    if key is None or not calls.is_who(who) or NAME.fullmatch(name) is None:
         raise Unauthenticated("this isn't a node of ours")
     if not hmac.compare_digest(calls.mac(key, verb, place, name, who, digest).encode(), told):
         raise Unauthenticated("this isn't a node of ours", hint="Its run key must be the same as the service's.")
@@ -49,15 +45,3 @@ async def taken(request: Request, call: NodeCall) -> bytes:
     if not hmac.compare_digest(calls.digest_of(body), call.digest):
         raise Unauthenticated("the body isn't the one that the node sent")
     return body
-
-
-def _key_of(context: Context, place: str) -> bytes | None:
-    if place not in context.config.ray:
-        return None
-    variable = of_ray(place)[1]
-    key = calls.key_in(context.config.secret(variable))
-    if key is None:
-        raise Misconfigured(
-            f"{variable} isn't a 32-byte key (64 hexadecimal digits)", fix="Make one with: openssl rand -hex 32."
-        )
-    return key

@@ -160,6 +160,7 @@ def run_api(
                 if reload is not None and reload.is_set():
                     reload.clear()
                     _reload(context)
+                context.node_keys.read_missing(context.config)
                 if not serving.is_alive:
                     raise Misconfigured("the API stopped unexpectedly", fix="See its output above.")
             tell("stopping")

@@ -339,7 +339,7 @@ COMMANDS: Mapping[str, Command | Group] = {
                 "Show what the daemon's log says about a place, and the attempts that went wrong there.",
             ),
             "init": Group(
-                "Write the configuration of a new place: slurm, local, github, modal.",
+                "Write the configuration of a new place: slurm, local, github, modal, ray.",
                 {
                     "slurm": Command("operator.place_init:slurm", "Write a cluster file from what Slurm reports here."),
                     "local": Command("operator.place_init:local", "Make this machine a place, in kbslurm.toml."),
@@ -347,6 +347,7 @@ COMMANDS: Mapping[str, Command | Group] = {
                         "operator.place_init:github", "Make a GitHub repository's runners a place, in kbslurm.toml."
                     ),
                     "modal": Command("operator.place_init:modal", "Make Modal a place, in kbslurm.toml."),
+                    "ray": Command("operator.place_init_ray:ray", "Make a Ray cluster a place, in kbslurm.toml."),
                 },
             ),
             "reload": Command(

@@ -131,6 +131,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "place init github": ("kbslurm place init github --repository lab/gpus --gpu H100=gpu,h100",),
     "place init local": ("kbslurm place init local --gpu H100=1 --yes",),
     "place init modal": ("kbslurm place init modal --gpu H100 --yes --stdout",),
+    "place init ray": ("kbslurm place init ray --name eu --provider aws --gpu H100 --stdout",),
     "place init slurm": ("kbslurm place init slurm --name mycluster --yes",),
     "place list": ("kbslurm place list", "kbslurm place list -o name"),
     "place logs": ("kbslurm place logs della --lines 100", "kbslurm place logs della --follow"),

@@ -16,8 +16,11 @@ from kbslurm.store.attempt_rows import OPEN_ATTEMPT
 from kbslurm.store.connect import Connection
 from kbslurm.store.rows import Rows, row_of
 
-_COLUMNS = """name, place, lease_s, offered_at, forbidden_at, claimed_at, heard_at, node, progress,
-    result IS NOT NULL AS reported"""
+_COLUMNS = """name, place, lease_s, offered_at, forbidden_at, claimed_at, heard_at, node,
+    coalesce(progress->'told', '{}') AS progress, result IS NOT NULL AS reported"""
+
+# The claimant numbers its calls: one that isn't higher than all before it is a repetition, and no sign of life.
+_IS_NEW = "%(number)s > coalesce((progress->>'number')::bigint, 0)"
 
 _OFFER = """
 INSERT INTO node_job (name, place, lease_s, sealed_order, offered_at)
@@ -33,8 +36,10 @@ WHERE NOT %(unclaimed)s OR node_job.claimed_at IS NULL
 """
 
 # Only the first asker, and the same again when its answer was lost. An attempt that has been given up starts nothing.
-_CLAIM = """
-UPDATE node_job SET claimant = %(who)s, node = %(node)s, claimed_at = coalesce(claimed_at, %(now)s), heard_at = %(now)s
+_CLAIM = f"""
+UPDATE node_job SET claimant = %(who)s, node = %(node)s, claimed_at = coalesce(claimed_at, %(now)s),
+    heard_at = CASE WHEN {_IS_NEW} THEN %(now)s ELSE coalesce(heard_at, %(now)s) END,
+    progress = CASE WHEN {_IS_NEW} THEN %(progress)s ELSE progress END
 WHERE name = %(name)s AND place = %(place)s AND forbidden_at IS NULL AND result IS NULL AND sealed_order IS NOT NULL
   AND (claimant IS NULL OR claimant = %(who)s) RETURNING sealed_order
 """
@@ -46,8 +51,9 @@ SELECT a.id FROM attempt a JOIN run r ON r.id = a.run_id
 WHERE a.name = %(name)s AND a.{OPEN_ATTEMPT} AND r.attempts = a.number AND r.cancel_at IS NULL
 """
 
-_HEAR = """
-UPDATE node_job SET heard_at = %(now)s, progress = %(progress)s
+_HEAR = f"""
+UPDATE node_job SET heard_at = CASE WHEN {_IS_NEW} THEN %(now)s ELSE heard_at END,
+    progress = CASE WHEN {_IS_NEW} THEN %(progress)s ELSE progress END
 WHERE name = %(name)s AND place = %(place)s AND claimant = %(who)s RETURNING forbidden_at, result IS NOT NULL AS over
 """
 
@@ -93,20 +99,24 @@ class NodeJobs(Rows):
 
     # ------------------------------------------------------------------------------------------------ for the nodes
 
-    def claim(self, name: JobName, place: str, *, who: str, node: str, now: datetime) -> bytes:
+    def claim(self, name: JobName, place: str, *, who: str, node: str, number: int, now: datetime) -> bytes:
         """The sealed order, for the first process that asks, and for it alone. Refused for every other one, and where
-        the attempt was cancelled or given up meanwhile."""
+        the attempt was cancelled or given up meanwhile. `number`: higher in each of the process's calls."""
         with self._pool.transaction() as connection:
             _check_may_go_on(connection, name)
-            told = {"name": name, "place": place, "who": who, "node": node, "now": now}
+            told = {"name": name, "place": place, "who": who, "node": node, "number": number, "now": now}
+            told |= {"progress": Jsonb({"number": number, "told": {}})}
             row = row_of(connection, _CLAIM, told)
         if row is None:
             raise Refused(f"{name} isn't to be started", hint="It was started before, cancelled, or never offered.")
         return bytes(row["sealed_order"])
 
-    def hear(self, name: JobName, place: str, *, who: str, progress: Mapping[str, Any], now: datetime) -> bool:
-        """Note that the claimant is alive; returns whether it is to go on."""
-        told = {"name": name, "place": place, "who": who, "progress": Jsonb(dict(progress)), "now": now}
+    def hear(
+        self, name: JobName, place: str, *, who: str, number: int, progress: Mapping[str, Any], now: datetime
+    ) -> bool:
+        """Note that the claimant is alive, unless this is an earlier call once more; returns whether it is to go on."""
+        kept = Jsonb({"number": number, "told": dict(progress)})
+        told = {"name": name, "place": place, "who": who, "number": number, "progress": kept, "now": now}
         row = self._one(_HEAR, told)
         if row is None or row["forbidden_at"] is not None or row["over"]:
             return False

@@ -182,6 +182,25 @@ class TestMakefile:
         assert not list((ROOT / "tests/unit").glob(patterns[1])), "the step names none of these"
         assert sorted(chain(*parts.values())) == sorted(floors[1].split())
 
+    def test_ci_fetches_ray_beside_the_steps_and_what_needs_it_waits(self) -> None:
+        ci = (ROOT / ".ci/run").read_text()
+        steps = [line for line in ci.splitlines() if re.match(r"(step|begin_line|others|end_line)\b", line)]
+        begun = steps.index("begin_line ray # a download, mostly: only the floors that need it wait for it")
+        assert begun < next(n for n, line in enumerate(steps) if line.startswith("others ||"))
+        assert 'end_line ray "${CHECKS[@]}"' in steps, "a download that fails fails the whole"
+        assert '[[ " $NEED_RAY " == *" $name "* ]] && [ ! -e "$logs/ray.ended" ]' in ci
+        (steps_of_it,) = re.findall(r'^NEED_RAY="(.+)"$', ci, flags=re.MULTILINE)
+        declared = re.search(r"^declare -A FLOORS=\(((?s:.+?))\)$", ci, flags=re.MULTILINE)
+        assert declared
+        floors = dict(re.findall(r'\[([a-z]+)\]="?([a-z ]+[a-z])"?', declared[1]))
+        waiting = {floor for step in steps_of_it.split() for floor in floors[step].split()}
+        needs_it = {
+            file.relative_to(ROOT / "tests").parts[0]
+            for file in (ROOT / "tests").glob("*/test_*.py")
+            if re.search(r"needs\(.*RAY_CLUSTER", file.read_text())
+        }
+        assert needs_it and needs_it <= waiting
+
     def test_ci_types_it_on_other_machines_too(self) -> None:
         ci = (ROOT / ".ci/run").read_text()
         laptops = dict(re.findall(r'^    \[(debian-\S+)\]="(.*)"$', ci, flags=re.MULTILINE))

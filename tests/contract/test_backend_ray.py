@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from kbslurm.backends.ray import calls, check
+from kbslurm.backends.ray.node_program import NOT_MINE
 from kbslurm.domain.finding import Grade
 from kbslurm.domain.run import Ending, Handle, OpenAttempt, Seen, Sighting
 from kbslurm.domain.secret_names import of_ray
@@ -127,7 +128,7 @@ def test_a_second_start_by_ray_ends_at_once_and_disturbs_nothing(case: RayCase) 
     rays = case.ray.job(job.name)
     assert rays is not None
     second = subprocess.run(shlex.split(rays["entrypoint"])[1:], capture_output=True, text=True, check=False)
-    assert second.returncode == 0 and "isn't to be started" in second.stdout
+    assert second.returncode == NOT_MINE and "isn't to be started" in second.stdout
     assert wait_seen(case, backend, attempt, Seen.RUNNING).node
     backend.cancel(attempt)
     assert wait_seen(case, backend, attempt, Seen.ENDED).ending is Ending.CANCELLED
@@ -187,29 +188,32 @@ def test_only_the_run_key_opens_the_nodes_calls(case: RayCase) -> None:
     job = make_job(case, "report")
     case.submit_and_die(job, "sending")
     url = f"{case.api.url}/nodes/pool/{job.name}/claim"
-    digest = calls.digest_of(b"{}")
+    me, you, body = "a" * 32, "b" * 32, b'{"number": 1}'
+    digest = calls.digest_of(body)
     right = {
-        calls.WHO: "me",
+        calls.WHO: me,
         calls.SUM: digest,
-        calls.MAC: calls.mac(KEY, "claim", "pool", job.name, "me", digest),
+        calls.MAC: calls.mac(KEY, "claim", "pool", job.name, me, digest),
     }
     others = make_job(case, "report")
+    split = calls.mac(KEY, "claim", "pool", job.name, f"{me} x", digest)  # another split of one text
     wrong = [
+        {calls.WHO: f"{me} x", calls.SUM: digest, calls.MAC: split},
         {},
-        {**right, calls.MAC: calls.mac(b"0" * 32, "claim", "pool", job.name, "me", digest)},
-        {**right, calls.WHO: "you"},
-        {**right, calls.MAC: calls.mac(KEY, "beat", "pool", job.name, "me", digest)},
-        {**right, calls.MAC: calls.mac(KEY, "claim", "pool", others.name, "me", digest)},
+        {**right, calls.MAC: calls.mac(b"0" * 32, "claim", "pool", job.name, me, digest)},
+        {**right, calls.WHO: you},
+        {**right, calls.MAC: calls.mac(KEY, "beat", "pool", job.name, me, digest)},
+        {**right, calls.MAC: calls.mac(KEY, "claim", "pool", others.name, me, digest)},
     ]
     for headers in wrong:
-        assert httpx.post(url, headers=headers, content=b"{}").status_code == 401, headers
+        assert httpx.post(url, headers=headers, content=body).status_code == 401, headers
     assert httpx.post(url, headers=right, content=b'{"node": "x"}').status_code == 401, "another body"
-    assert httpx.post(url.replace("pool", "lake"), headers=right, content=b"{}").status_code == 401
+    assert httpx.post(url.replace("pool", "lake"), headers=right, content=body).status_code == 401
     assert case.jobs.look([job.name])[job.name].can_start
-    assert httpx.post(url, headers=right, content=b"{}").status_code == 200
-    assert httpx.post(url, headers=right, content=b"{}").status_code == 200, "the same process asks again"
+    assert httpx.post(url, headers=right, content=body).status_code == 200
+    assert httpx.post(url, headers=right, content=body).status_code == 200, "the same process asks again"
     with pytest.raises(Refused):
-        case.jobs.claim(job.name, "pool", who="you", node="", now=case.api.now)
+        case.jobs.claim(job.name, "pool", who=you, node="", number=1, now=case.api.now)
 
 
 # ------------------------------------------------------------------------------------------------- silence, and looks

@@ -20,12 +20,17 @@ from cryptography.x509.oid import NameOID
 
 from kbslurm.backends.ray.api import ANSWER_CAP, Api
 from kbslurm.backends.ray.backend import RayBackend, RayGpu, RayNodes
-from kbslurm.domain.run import Handle, JobName, Seen, new_job_name
+from kbslurm.backends.ray.node_program import UNDELIVERED
+from kbslurm.domain.run import Ending, Handle, JobName, Seen, new_job_name
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear, Misconfigured
+from kbslurm.flow.collect import AttemptNotes, collect
+from kbslurm.flow.place import Place
 from kbslurm.ports import JobSpec
 from kbslurm.store.connect import Pool
 from kbslurm.store.node_jobs import NodeJobs
+from kbslurm.store.postgres import PostgresStore
 from tests.contract.backend_suite import REPOSITORY
+from tests.contract.store_rig import Rig
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
@@ -75,7 +80,15 @@ def jobs(database_url: str) -> Iterator[NodeJobs]:
         yield NodeJobs(pool)
 
 
-def backend(url: str, jobs: NodeJobs, *, timeout_s: float = 20.0) -> RayBackend:
+@pytest.fixture
+def rig(database_url: str) -> Iterator[Rig]:
+    with closing(PostgresStore(database_url)) as store:
+        yield Rig.on(store)
+
+
+def backend(
+    url: str, jobs: NodeJobs, *, timeout_s: float = 20.0, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+) -> RayBackend:
     return RayBackend(
         Api("pool", url=url, token="t", timeout_s=timeout_s),
         lambda: jobs,
@@ -84,6 +97,7 @@ def backend(url: str, jobs: NodeJobs, *, timeout_s: float = 20.0) -> RayBackend:
         nodes=RayNodes(service_url="http://127.0.0.1:9", key_file="/etc/kbslurm/run-key"),
         key=b"k" * 32,
         eval_dir=REPOSITORY / "eval",
+        now=now,
     )
 
 
@@ -201,3 +215,55 @@ def test_https_is_held_to_the_named_certificates(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("not one")
     with pytest.raises(Misconfigured, match="certificates can't be read"):
         Api("pool", url="https://127.0.0.1", token="t", timeout_s=20.0, ca_file=ca_file)
+
+
+# ---------------------------------------------------------------------------------- two processes for one attempt
+
+
+def ended_by(status: str, code: int | None) -> Answer:
+    return told(200, json.dumps({"status": status, "driver_exit_code": code, "message": "Ray's words"}))
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [("SUCCEEDED", 0), ("FAILED", 6), ("FAILED", 75), ("FAILED", -9), ("STOPPED", None)]
+)
+def test_an_exit_that_may_be_the_losers_ends_nothing(rig: Rig, status: str, code: int | None) -> None:
+    """Ray knows one process of a name of which it started two; the one that got the order lives."""
+    rig.accept()
+    attempt = rig.launched("H100")
+    jobs = rig.store.node_jobs
+    jobs.offer(attempt.name, "pool", b"sealed", 120.0, rig.now)
+    jobs.claim(attempt.name, "pool", who="winner", node="n1", number=1, now=rig.now)
+    with answering(ended_by(status, code)) as url, closing(backend(url, jobs, now=lambda: rig.now)) as ray:
+        place, notes = Place(backend=ray, grace_s=10.0), AttemptNotes()
+        for number in range(2, 7):
+            assert jobs.hear(attempt.name, "pool", who="winner", number=number, progress={}, now=rig.later(5))
+            (alive,) = rig.store.attempts.open()
+            assert ray.poll([alive])[alive.name].seen is Seen.RUNNING
+            collect(rig.store, place, [alive], notes, rig.now)
+        rig.later(100)  # cut off from us, but within its lease
+        assert ray.poll([alive])[alive.name].seen is Seen.UNKNOWN
+        rig.later(60)
+        ended = ray.poll([alive])[alive.name]
+        assert ended.seen is Seen.ENDED
+        assert ended.ending is (Ending.CANCELLED if status == "STOPPED" else Ending.NODE_FAILURE)
+
+
+def test_a_claimant_that_could_deliver_nothing_has_ended_at_once(rig: Rig) -> None:
+    rig.accept()
+    attempt = rig.launched("H100")
+    jobs = rig.store.node_jobs
+    jobs.offer(attempt.name, "pool", b"sealed", 120.0, rig.now)
+    jobs.claim(attempt.name, "pool", who="a", node="n1", number=1, now=rig.now)
+    with answering(ended_by("FAILED", UNDELIVERED)) as url, closing(backend(url, jobs, now=lambda: rig.now)) as ray:
+        assert ray.find(attempt.name).ending is Ending.NO_REPORT
+
+
+def test_closing_closes_the_connections_to_the_database(database_url: str) -> None:
+    pool = Pool(database_url)
+    with answering(told(200, "{}")) as url:
+        ray = backend(url, NodeJobs(pool))
+        assert ray.find(new_job_name()).seen is Seen.ABSENT
+        assert pool._idle
+        ray.close()
+    assert pool._closed and not pool._idle

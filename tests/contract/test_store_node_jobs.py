@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -16,6 +17,7 @@ from kbslurm.store.postgres import PostgresStore
 from tests.contract.store_rig import Rig, at_once
 
 POOL = "pool"
+NUMBERS = itertools.count(1)
 
 
 @pytest.fixture
@@ -35,7 +37,7 @@ def offered(rig: Rig) -> tuple[NodeJobs, JobName]:
 
 def claimed(rig: Rig, jobs: NodeJobs, name: JobName, who: str, place: str = POOL) -> bytes | None:
     try:
-        return jobs.claim(name, place, who=who, node=f"node-{who}", now=rig.now)
+        return jobs.claim(name, place, who=who, node=f"node-{who}", number=next(NUMBERS), now=rig.now)
     except Refused:
         return None
 
@@ -77,12 +79,12 @@ def test_an_attempt_that_was_given_up_cancelled_or_superseded_starts_nothing(rig
 def test_a_claimant_of_an_attempt_that_was_given_up_is_told_to_end(rig: Rig) -> None:
     jobs, name = offered(rig)
     assert claimed(rig, jobs, name, "a")
-    assert jobs.hear(name, POOL, who="a", progress={"phase": "test"}, now=rig.later(10))
+    assert jobs.hear(name, POOL, who="a", number=next(NUMBERS), progress={"phase": "test"}, now=rig.later(10))
     assert jobs.look([name])[name].progress == {"phase": "test"}
-    assert not jobs.hear(name, POOL, who="b", progress={}, now=rig.now), "it isn't theirs"
+    assert not jobs.hear(name, POOL, who="b", number=next(NUMBERS), progress={}, now=rig.now), "it isn't theirs"
     (attempt,) = rig.store.attempts.open()
     rig.give_up(attempt)
-    assert not jobs.hear(name, POOL, who="a", progress={}, now=rig.later(10))
+    assert not jobs.hear(name, POOL, who="a", number=next(NUMBERS), progress={}, now=rig.later(10))
 
 
 @pytest.mark.parametrize("unclaimed", [True, False])
@@ -101,7 +103,7 @@ def test_forbidding_and_claiming_exclude_each_other(rig: Rig, unclaimed: bool) -
         assert (row.claimed_at is None) != (row.forbidden_at is None)
     else:
         assert row.forbidden_at is not None
-        assert not jobs.hear(name, POOL, who="a", progress={}, now=rig.now)
+        assert not jobs.hear(name, POOL, who="a", number=next(NUMBERS), progress={}, now=rig.now)
 
 
 def test_what_was_forbidden_before_it_was_offered_stays_so(rig: Rig) -> None:
@@ -149,3 +151,27 @@ def test_an_order_that_is_sent_again_is_the_newest_until_it_is_claimed(rig: Rig)
     assert claimed(rig, jobs, name, "a") == b"newer"
     jobs.offer(name, POOL, b"newest", 60.0, rig.now)
     assert claimed(rig, jobs, name, "a") == b"newer"
+
+
+def test_a_call_that_somebody_repeats_is_no_sign_of_life(rig: Rig) -> None:
+    jobs, name = offered(rig)
+    told = {"who": "a", "node": "n", "number": 1}
+    assert jobs.claim(name, POOL, **told, now=rig.now)  # type: ignore[arg-type]
+    assert jobs.hear(name, POOL, who="a", number=2, progress={"phase": "test"}, now=rig.later(10))
+    heard_at = jobs.look([name])[name].heard_at
+    assert heard_at == rig.now
+    assert jobs.hear(name, POOL, who="a", number=2, progress={"phase": "other"}, now=rig.later(200))
+    assert jobs.claim(name, POOL, **told, now=rig.now)  # type: ignore[arg-type]
+    row = jobs.look([name])[name]
+    assert row.heard_at == heard_at and row.progress == {"phase": "test"} and row.is_silent(rig.now)
+    assert jobs.hear(name, POOL, who="a", number=3, progress={}, now=rig.now)
+    assert not jobs.look([name])[name].is_silent(rig.now)
+
+
+def test_a_process_that_asks_again_for_its_order_is_alive(rig: Rig) -> None:
+    """The answer was lost; its lease begins with the last time that it asked."""
+    jobs, name = offered(rig)
+    assert claimed(rig, jobs, name, "a")
+    rig.later(119)
+    assert claimed(rig, jobs, name, "a")
+    assert jobs.look([name])[name].heard_at == rig.now

@@ -90,7 +90,8 @@ UNAUDITED_COMMANDS = {
     **dict.fromkeys(("up", "tick", "api", "demo", "bot run", "db upgrade", "db downgrade"), "runs or prepares it"),
     **dict.fromkeys(
         ("image build", "image pull", "image push", "site init", "place init slurm", "place init local",
-         "place init github", "place init modal", "github install", "modal deploy", "problem import"),
+         "place init github", "place init modal", "place init ray", "ray pool", "github install", "modal deploy",
+         "problem import"),
         "files and accounts",
     ),
     **dict.fromkeys(

@@ -154,8 +154,9 @@ def test_every_route_has_a_cap_and_keeps_it(api: ServedApi) -> None:
 def a_nodes(route: str) -> tuple[str, dict[str, str]]:
     """The path of a node's call, and how it shows who it is."""
     verb, place, name = route.rpartition("/")[2], "pool", "kb-x"
-    told = {nodes.WHO: "me", nodes.SUM: nodes.digest_of(b"{}")}
-    mac = nodes.mac(bytes.fromhex(RUN_KEY), verb, place, name, "me", told[nodes.SUM])
+    me = "a" * 32
+    told = {nodes.WHO: me, nodes.SUM: nodes.digest_of(b"{}")}
+    mac = nodes.mac(bytes.fromhex(RUN_KEY), verb, place, name, me, told[nodes.SUM])
     return f"/nodes/{place}/{name}/{verb}", {**told, nodes.MAC: mac}
 
 

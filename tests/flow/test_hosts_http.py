@@ -43,6 +43,7 @@ HERE = {
         "site list",
     ),
     *("place show", "place check", "place init slurm", "place init local", "place init github", "place init modal"),
+    *("place init ray", "ray pool"),
     *("site render", "site schema", "site show", "try", "tick", "up"),
     *("archive verify", "context list", "context use", "context show", "context remove"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from kbslurm.config import settings
 from tests.command_line import CommandLine
+from tests.contract.test_ray_api import answering, told
 from tests.services import ROOT, needs
 
 BEFORE = """\
@@ -78,6 +80,35 @@ def test_a_file_keeps_its_owner(kbslurm: CommandLine) -> None:
     assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (4711, 4712, 0o600) and "A100" in file.read_text()
 
 
+def test_a_running_ray_cluster_is_asked_what_it_has(kbslurm: CommandLine) -> None:
+    (kbslurm.cwd / "kbslurm.toml").write_text(BEFORE)
+    workers = [
+        {"state": "ALIVE", "is_head_node": True, "resources_total": {"CPU": 4.0}, "labels": {}},
+        {"state": "ALIVE", "is_head_node": False, "resources_total": {"GPU": 2.0, "H100": 2.0}, "labels": {}},
+    ]
+    with answering(told(200, json.dumps({"data": {"result": {"result": workers}}}))) as url:
+        words = ("--name", "eu", "--url", url, "--service-url", "https://kb.example.edu", "--yes")
+        said = kbslurm("place", "init", "ray", *words)
+    assert said.code == 0 and "seen: 2 × H100" in said.out, said
+    assert "set RAY_EU_TOKEN and RAY_EU_KEY for the service" in said.out
+    assert (kbslurm.cwd / "kbslurm.toml").read_text().startswith(BEFORE)
+    section = settings.load(kbslurm.cwd / "kbslurm.toml").ray["eu"]
+    assert section.url == url and section.pool is None
+    assert (section.gpus["H100"].resources, section.gpus["H100"].slots) == ({"H100": 1}, 2)
+    again = kbslurm("place", "init", "ray", *words)
+    assert again.code == 2 and "ray.eu is already set in" in again.err
+
+
+def test_a_ray_cluster_that_is_to_be_started_tells_how(kbslurm: CommandLine) -> None:
+    words = ("--name", "eu", "--provider", "aws", "--gpu", "H100", "--service-url", "https://kb.example.edu", "--yes")
+    printed = kbslurm("place", "init", "ray", *words, "--stdout")
+    assert printed.code == 0 and not (kbslurm.cwd / "kbslurm.toml").exists()
+    said = kbslurm("place", "init", "ray", *words, "--json").json()
+    assert said["toml"] == printed.out == (kbslurm.cwd / "kbslurm.toml").read_text()
+    assert "kbslurm ray pool eu --out eu.yaml, and ray up eu.yaml" in said["next"]
+    assert kbslurm("ray", "pool", "eu").code == 0
+
+
 def test_stdout_writes_nothing(kbslurm: CommandLine) -> None:
     said = kbslurm("place", "init", "modal", "--gpu", "H100", "--slots", "2", "--stdout")
     assert (said.code, said.out) == (0, "[modal.gpus]\nH100 = { slots = 2 }\n")
@@ -94,6 +125,13 @@ def test_stdout_writes_nothing(kbslurm: CommandLine) -> None:
         (("github", "--repository", "a/b", "--gpu", "H100=,", "--yes"), "nothing is named"),
         (("local", "--gpu", "H100=none", "--yes"), "'none' isn't a number of slots"),
         (("local", "--gpu", "H100=1", "--name", "a b", "--yes"), "'a b' isn't a valid name for a place"),
+        (("ray", "--name", "eu"), "--url is missing, and there is nobody to ask"),
+        (("ray", "--name", "eu", "--provider", "mars"), "'mars' isn't a provider"),
+        (("ray", "--name", "eu", "--url", "ftp://x", "--service-url", "http://h", "--yes"), "ftp://x"),
+        (
+            ("ray", "--name", "A b", "--provider", "aws", "--service-url", "http://h", "--yes"),
+            "'A b' isn't a valid name",
+        ),
         (("slurm",), "--name is missing, and there is nobody to ask"),
     ],
 )

@@ -86,6 +86,11 @@ def test_its_secrets_have_names_of_its_own_and_are_never_shown(tmp_path: Path, m
         ("lease_s = 5\n", ":6: ray.campus.lease_s: 5.0 is too small", "at least 30"),
         ('key_file = "etc/key"\n', ":6: ray.campus.key_file: 'etc/key' isn't a valid path", "/etc/kbslurm/run-key"),
         ('python = "python3; true"\n', ":6: ray.campus.python: 'python3; true' isn't a valid Python", "python3"),
+        (
+            "[ray.campus.gpus.L4]\nnum_gpus = 0.5\n",
+            ":7: ray.campus.gpus.L4.num_gpus: L4 asks for 0.5 GPUs, so runs would share one",
+            "ranked = false in [ray.campus]",
+        ),
         ("minimum = 1\n", ":6: ray.campus.minimum: unknown key", "min_isolation"),
         ('[ray.Cloud]\nurl = "http://x"\n', ": ray: 'Cloud' isn't a valid name of a place", "lower-case"),
         ("[ray.cloud]\n", ": ray.cloud.url: is missing", ""),

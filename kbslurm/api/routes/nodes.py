@@ -43,7 +43,13 @@ def routes(context: Context) -> APIRouter:
         told = _object(await node_calls.taken(request, call))
         node, now = str(told.get("node", ""))[:NODE_CAP].replace("\0", ""), context.clock.now()
         order = await run_in_threadpool(
-            context.store.node_jobs.claim, call.name, call.place, who=call.who, node=node, now=now
+            context.store.node_jobs.claim,
+            call.name,
+            call.place,
+            who=call.who,
+            node=node,
+            number=_number(told),
+            now=now,
         )
         return Response(order, media_type=BYTES)
 
@@ -51,9 +57,16 @@ def routes(context: Context) -> APIRouter:
     async def heard(request: Request) -> Ascii:
         """A sign of life; whether the attempt is to go on."""
         call = node_calls.check(context, request)
-        progress, now = _object(await node_calls.taken(request, call)), context.clock.now()
+        told, now = _object(await node_calls.taken(request, call)), context.clock.now()
+        progress = told.get("progress")
         go_on = await run_in_threadpool(
-            context.store.node_jobs.hear, call.name, call.place, who=call.who, progress=progress, now=now
+            context.store.node_jobs.hear,
+            call.name,
+            call.place,
+            who=call.who,
+            number=_number(told),
+            progress=progress if isinstance(progress, dict) else {},
+            now=now,
         )
         return Ascii({"go_on": go_on})
 
@@ -78,3 +91,11 @@ def _object(body: bytes) -> dict[str, Any]:
     if not isinstance(told, dict):
         raise Invalid("the body must be a JSON object")
     return told
+
+
+def _number(told: dict[str, Any]) -> int:
+    """Higher in each call of one process, so that nobody who overhears a call can repeat it as a sign of life."""
+    number = told.get("number")
+    if type(number) is not int or not 0 < number <= calls.LAST_NUMBER:
+        raise Invalid("the call's number must be a positive integer")
+    return number

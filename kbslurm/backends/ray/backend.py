@@ -7,9 +7,10 @@
     collect  the result that the node delivered to our API, sealed for us
 
 Ray is no evidence of a start, and none of an end unless it has seen the entrypoint's own exit: it fails jobs that start
-all the same, forgets jobs with its head, and takes living nodes for dead. So a job that nobody has claimed is ended by
-forbidding the claim, and one that was claimed has ended when its result is here, when Ray saw its exit, or when its
-node has been silent for longer than its lease, after which the node itself has ended the run.
+all the same, forgets jobs with its head, takes living nodes for dead, and knows one process of an attempt that has two.
+So a job that nobody has claimed is ended by forbidding the claim, and one that was claimed has ended when its result is
+here, when Ray saw the exit code that only the claimant has, or when its node has been silent for longer than its lease,
+after which the node itself has ended the run.
 """
 
 from __future__ import annotations
@@ -285,9 +286,8 @@ class RayBackend:
         status = None if rays is None else rays["status"]
         if status in GOING_ON:
             return self._running(row)
-        code = None if rays is None else rays.get("driver_exit_code")
-        if status == "STOPPED" or isinstance(code, int):
-            return self._left(row, status, code)
+        if rays is not None and rays.get("driver_exit_code") == node_program.UNDELIVERED:
+            return self._left(row)
         if row.is_silent(self._now()):
             return self._silent(row, rays)
         return self._by_its_node(row) or self._doubted(row, status)
@@ -307,14 +307,11 @@ class RayBackend:
         said = _first_words(rays)
         return self._never(row, Ending.BOOT_FAILURE, f"Ray says {status}, and it was never started{said}")
 
-    def _left(self, row: NodeJob, status: Any, code: Any) -> Sighting:
-        """Ray has seen its entrypoint end, and nothing was delivered."""
+    def _left(self, row: NodeJob) -> Sighting:
+        """The process that had it says by its exit code that it couldn't deliver anything."""
         if row.forbidden_at is not None:
             return self._ended(row, Ending.CANCELLED, "it was cancelled")
-        if status == "STOPPED":
-            return self._ended(row, Ending.CANCELLED, "somebody stopped it on Ray")
-        why = f"its job on Ray ended with exit code {code} and delivered nothing"
-        return self._ended(row, Ending.NO_REPORT, why)
+        return self._ended(row, Ending.NO_REPORT, "its job on Ray ended and couldn't deliver a result")
 
     def _silent(self, row: NodeJob, rays: Mapping[str, Any] | None) -> Sighting:
         """Nothing was heard for longer than the lease, after which its node has ended it."""
@@ -323,7 +320,10 @@ class RayBackend:
         said = "" if rays is None else str(rays.get("message"))
         if "preempt" in said.lower():
             return self._ended(row, Ending.PREEMPTED, f"its node {row.node} was preempted")
-        how = "Ray doesn't know its job any more" if rays is None else "Ray says FAILED"
+        status = None if rays is None else rays["status"]
+        if status == "STOPPED":
+            return self._ended(row, Ending.CANCELLED, "somebody stopped it on Ray")
+        how = "Ray doesn't know its job any more" if status is None else f"Ray says {status}"
         why = f"its node {row.node} fell silent: {how}, and nothing was heard from it for {row.lease_s:g} s"
         return self._ended(row, Ending.NODE_FAILURE, why)
 

@@ -7,6 +7,7 @@ It reaches a node as `python3 -I -c TEXT NAME PLACE URL KEY_FILE`; standard libr
 
 import hashlib
 import hmac
+import http.client
 import io
 import os
 import sys
@@ -34,13 +35,15 @@ def boot(name: str, place: str, url: str, key_file: str) -> int:
         try:
             with urllib.request.urlopen(asked, timeout=60) as answer:
                 kit, sent = answer.read(CAP), answer.headers.get("X-Kbslurm-Mac", "")
-            break
+                if not answer.length:
+                    break
+            why = "its answer was cut short"
         except urllib.error.HTTPError as error:
             if error.code < 500 and error.code not in (408, 429):
                 return failed(f"the service refused this node (status {error.code}); is the key in {key_file} its own?")
             why = f"it answered with status {error.code}"
-        except OSError as error:
-            why = str(error)
+        except (OSError, http.client.HTTPException) as error:
+            why = str(error) or type(error).__name__
         if tried == TRIES - 1:
             return failed(f"the service can't be reached at {url} from this node: {why}")
         time.sleep(PAUSE_S)

@@ -12,6 +12,14 @@ import re
 WHO, MAC, SUM = "X-Kbslurm-Who", "X-Kbslurm-Mac", "X-Kbslurm-Sum"
 RESULT_CAP = 24 << 20
 BEAT_CAP = 16_384
+LAST_NUMBER = 1 << 62
+_WHO = re.compile(r"[0-9a-f]{32}|-")
+
+
+def is_who(text: str) -> bool:
+    """Whether this can be a process's own name; `-` is whoever hasn't one yet. Nothing in it could be another part of
+    what is signed."""
+    return _WHO.fullmatch(text) is not None
 
 
 def mac(key: bytes, verb: str, place: str, name: str, who: str, digest: str) -> str:

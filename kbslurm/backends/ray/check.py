@@ -129,7 +129,7 @@ def _service(backend: RayBackend, key: bytes, variable: str) -> Iterator[Finding
         text = f"{url} is this machine's own: only nodes on this machine reach it"
         yield caution("service", text, f"Set ray.{backend.name}.service_url to an address that the nodes reach.")
     elif url.startswith("http://"):
-        text = f"{url} has no TLS: orders and results are sealed, but calls can be replayed or held up on the way"
+        text = f"{url} has no TLS: orders and results are sealed, but calls can be held up and sent on late"
         yield caution("service", text, "Put a proxy with TLS before it, or keep that network to yourself.")
     where, file = f"{url}/health", backend.nodes.key_file
     yield unseen(

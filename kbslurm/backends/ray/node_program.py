@@ -15,6 +15,7 @@ import base64
 import contextlib
 import ctypes
 import fcntl
+import http.client
 import json
 import os
 import secrets
@@ -27,7 +28,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -40,7 +41,11 @@ PR_SET_DUMPABLE = 4
 CLAIM_S, DELIVER_S, STOPPED_S = 120.0, 900.0, 2.5
 PAUSES_S = (0.2, 1.0, 3.0, 10.0)
 CALL_S, BEAT_S = 20.0, 5.0
-OVER, NOT_MINE, FAILED = 0, 0, 6
+YOUNG_S = 60.0
+# What Ray sees of an end. Of two processes for one attempt Ray may know the one that lost, so only this exit code says
+# that the run itself is over without a result; NOT_MINE and FAILED are those of a process that never had it.
+OVER, UNDELIVERED, NOT_MINE, FAILED = 0, 74, 75, 6
+NO_ANSWER = (OSError, http.client.HTTPException)
 
 
 class Node:
@@ -50,12 +55,18 @@ class Node:
         self.name, self.place, self.url, self.key = name, place, url, key
         self.who = secrets.token_hex(16)
         self.told_to_stop = False
+        self._number = 0
+
+    def numbered(self, **told: Any) -> bytes:
+        """The body of one call: no other one of this process has its number, so that nobody can repeat it."""
+        self._number += 1
+        return json.dumps({**told, "number": self._number}).encode()
 
     def stop(self, _number: int, _frame: FrameType | None) -> None:
         self.told_to_stop = True
 
     def call(self, verb: str, body: bytes, timeout_s: float = CALL_S) -> tuple[int, bytes]:
-        """One call; OSError if there was no answer."""
+        """One call; one of NO_ANSWER if there was none, or not all of it."""
         digest = calls.digest_of(body)
         headers = {
             calls.WHO: self.who,
@@ -67,17 +78,20 @@ class Node:
         asked = urllib.request.Request(f"{self.url}/nodes/{self.place}/{self.name}/{verb}", body, headers)  # noqa: S310
         try:
             with urllib.request.urlopen(asked, timeout=timeout_s) as answer:  # noqa: S310
-                return answer.status, answer.read(parcel.ORDER_CAP)
+                said = answer.read(parcel.ORDER_CAP)
+                if answer.length:  # which a read up to a limit leaves unsaid
+                    raise http.client.IncompleteRead(said, answer.length)
+                return answer.status, said
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, error.read(4096)
 
-    def insist(self, verb: str, body: bytes, within_s: float) -> tuple[int, bytes] | None:
+    def insist(self, verb: str, body: Callable[[], bytes], within_s: float) -> tuple[int, bytes] | None:
         """The same until there is an answer that will stay so. None: there was none in that time."""
         until, tried = time.monotonic() + within_s, 0
         while True:
-            with contextlib.suppress(OSError):
-                status, said = self.call(verb, body)
+            with contextlib.suppress(*NO_ANSWER):
+                status, said = self.call(verb, body())
                 if status < 500 and status not in (408, 429):
                     return status, said
             pause_s = PAUSES_S[min(tried, len(PAUSES_S) - 1)]
@@ -94,7 +108,7 @@ def run(name: str, place: str, url: str, key: bytes, kit: str) -> int:
         signal.signal(number, node.stop)
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # we have the key in memory
-    claimed = node.insist("claim", json.dumps({"node": socket.gethostname()}).encode(), CLAIM_S)
+    claimed = node.insist("claim", lambda: node.numbered(node=socket.gethostname()), CLAIM_S)
     if claimed is None:
         return _say(f"the service can't be reached at {url}, so {name} isn't started", FAILED)
     status, sealed = claimed
@@ -108,11 +122,11 @@ def run(name: str, place: str, url: str, key: bytes, kit: str) -> int:
             came = _judged(node, sealed, folder, Path(kit) / "eval")
             result = _sealed(node, folder, came)
     except OSError as error:
-        return _say(f"no folder can be made for {name} on this node: {error}", FAILED)
+        return _say(f"no folder can be made for {name} on this node: {error}", UNDELIVERED)
     within_s = STOPPED_S if node.told_to_stop else DELIVER_S
-    delivered = node.insist("result", result, within_s)
+    delivered = node.insist("result", lambda: result, within_s)
     if delivered is None or delivered[0] != 200:
-        return _say(f"the result of {name} couldn't be delivered", FAILED)
+        return _say(f"the result of {name} couldn't be delivered", UNDELIVERED)
     return _say(f"{name} is over", OVER)
 
 
@@ -184,8 +198,9 @@ def _watched(node: Node, supervisor: subprocess.Popen[bytes], folder: Path, orde
             why = f"its node couldn't reach the service for {lease_s:g} s"
         elif now >= beat_at:
             beat_at = now + beat_s
-            with contextlib.suppress(OSError, ValueError):
-                status, said = node.call("beat", _progress(folder), min(BEAT_S, beat_s))
+            with contextlib.suppress(*NO_ANSWER, ValueError):
+                told = node.numbered(progress=_progress(folder))
+                status, said = node.call("beat", told, min(BEAT_S, beat_s))
                 if status == 200:
                     heard_at = now
                 if status == 200 and json.loads(said)["go_on"] is not True:
@@ -195,12 +210,13 @@ def _watched(node: Node, supervisor: subprocess.Popen[bytes], folder: Path, orde
             supervisor.terminate()
 
 
-def _progress(folder: Path) -> bytes:
+def _progress(folder: Path) -> dict[str, Any]:
     told = parcel.read_capped(folder / "out" / "heartbeat.json", calls.BEAT_CAP // 2)
     with contextlib.suppress(ValueError, UnicodeDecodeError):
-        if told and isinstance(json.loads(told), dict):
-            return told
-    return b"{}"
+        found = json.loads(told or b"{}")
+        if isinstance(found, dict):
+            return found
+    return {}
 
 
 def _sealed(node: Node, folder: Path, exit_: Mapping[str, Any]) -> bytes:
@@ -237,21 +253,25 @@ def _place() -> Any:
         with contextlib.suppress(OSError):
             _remove_if_left(left)
     mine = Path(tempfile.mkdtemp(prefix="of-", dir=above))
-    with (mine / ".held").open("wb") as held:
+    held = os.open(mine, os.O_RDONLY | os.O_DIRECTORY)
+    try:
         fcntl.flock(held, fcntl.LOCK_EX)
-        try:
-            yield mine
-        finally:
-            shutil.rmtree(mine, ignore_errors=True)
+        yield mine
+    finally:
+        shutil.rmtree(mine, ignore_errors=True)
+        os.close(held)
 
 
 def _remove_if_left(folder: Path) -> None:
-    with (folder / ".held").open("rb") as held:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    """Unless a process holds it, or has just made it and is about to."""
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if time.time() - os.fstat(held).st_mtime < YOUNG_S:
             return
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(held)
 
 
 def _files(folder: Path, *names: str) -> list[str]:

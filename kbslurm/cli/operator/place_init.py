@@ -49,7 +49,7 @@ def slurm(
     """
     from kbslurm.cli.operator.site_init import site_init
 
-    name = name or ("" if stdout else _asked("--name", "The site's name", "", yes=yes))
+    name = name or ("" if stdout else asked("--name", "The site's name", "", yes=yes))
     config = lenient_configuration()
     folder = config.sites_dir or (config.file.parent if config.file else Path.cwd()) / "site-configs"
     done = site_init(
@@ -75,7 +75,7 @@ def local(
     found = _devices()
     slots = _slots(gpu) if gpu else {one: many for one, many in found.items() if _wanted(one, many, yes=yes)}
     if not slots and not gpu:
-        text = _asked("--gpu", "No GPU was found here. GPU type to play", "CPU", yes=yes)
+        text = asked("--gpu", "No GPU was found here. GPU type to play", "CPU", yes=yes)
         slots = {text: 1}
     keys: dict[str, Any] = {"slots": slots}
     keys |= {"name": name} if name else {}
@@ -98,11 +98,11 @@ def github(
     """Make a GitHub repository's runners a place, in kbslurm.toml. With GITHUB_TOKEN set, it lists their labels."""
     from kbslurm.cli.operator.github import runners
 
-    repository = repository or _asked("--repository", "The private repository, owner/name", "", yes=yes)
+    repository = repository or asked("--repository", "The private repository, owner/name", "", yes=yes)
     seen = runners(lenient_configuration(), repository)
     if seen and not yes and _is_terminal():
         typer.echo(f"runners there: {'; '.join(seen)}", err=True)
-    wanted = gpu or [_asked("--gpu", "A GPU type and its runner's labels, TYPE=LABEL,LABEL", "", yes=yes)]
+    wanted = gpu or [asked("--gpu", "A GPU type and its runner's labels, TYPE=LABEL,LABEL", "", yes=yes)]
     labels = {kind: _words(text, "--gpu H100=self-hosted,h100") for kind, text in _pairs(wanted)}
     keys: dict[str, Any] = {"repository": repository, "gpus": labels}
     keys |= {"slots": dict.fromkeys(labels, slots)} if slots != 4 else {}
@@ -123,7 +123,7 @@ def modal(
     """Make Modal a place, in kbslurm.toml. With its token set, it checks whether the token is accepted."""
     from kbslurm.cli.operator.modal import accepted
 
-    kinds = gpu or _words(_asked("--gpu", "GPU types, separated by commas", "H100", yes=yes), "--gpu H100")
+    kinds = gpu or _words(asked("--gpu", "GPU types, separated by commas", "H100", yes=yes), "--gpu H100")
     then = [] if _has_modal() else ["set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET for the service"]
     then += ["kbslurm modal deploy", "kbslurm place check modal"]
     keys = {kind: {"slots": slots} for kind in kinds}
@@ -172,7 +172,7 @@ def _is_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def _asked(option: str, question: str, usual: str, *, yes: bool) -> str:
+def asked(option: str, question: str, usual: str, *, yes: bool) -> str:
     """What somebody at the terminal says; without one, or with --yes, the usual value, or Invalid if there is none."""
     if not yes and _is_terminal():
         answer: str = typer.prompt(question, default=usual or None, err=True)

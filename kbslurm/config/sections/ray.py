@@ -171,6 +171,15 @@ def check_ray(places: Mapping[str, RaySection], public_url: str, file: toml_file
                 key=f"ray.{name}.url",
                 fix='Write url = "http://HEAD:8265".',
             )
+        for gpu, asked in told.gpus.items():
+            if told.ranked and asked.num_gpus % 1:
+                raise Misconfigured(
+                    f"{gpu} asks for {asked.num_gpus:g} GPUs, so runs would share one and their times wouldn't count",
+                    file=file.path,
+                    line=file.line(("ray", name, "gpus", gpu, "num_gpus")),
+                    key=f"ray.{name}.gpus.{gpu}.num_gpus",
+                    fix=f"Write a whole number, or ranked = false in [ray.{name}].",
+                )
         if told.gpus and not (told.service_url or public_url):
             raise Misconfigured(
                 f"the nodes of {name} have to call this service, and no address is set",

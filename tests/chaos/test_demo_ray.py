@@ -66,6 +66,7 @@ def test_a_worker_dies_a_third_joins_and_every_run_has_one_verdict(root: Path, t
     assert left_over(temporary) == [] and list(temporary.iterdir()) == []
 
 
+@pytest.mark.faults  # `make test` plays it once, to its end
 @needs(RAY_CLUSTER, USER_NAMESPACES)
 def test_an_interrupted_one_leaves_nothing_behind(root: Path, temporary: Path) -> None:
     demo = started(root, temporary, "--once")
