@@ -109,8 +109,8 @@ def places(config: Config) -> list[Place]:
         found.append(_described(local_place(config), "local", (str(config.state_dir),), settings=config.daemon))
     if config.github.gpus:
         keys = [config.secret(name) or "" for name in GITHUB_SECRETS]
-        home = github_home(config)
-        found.append(_described(github_place(config), "github", home, settings=config.github, secrets=keys))
+        place = github_place(config)
+        found.append(_described(place, "github", github_home(config), settings=config.github, secrets=keys))
     if config.modal.gpus:
         keys = [config.secret(name) or "" for name in MODAL_SECRETS]
         found.append(_described(modal_place(config), "modal", modal_home(config), settings=config.modal, secrets=keys))
