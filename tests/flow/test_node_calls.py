@@ -10,7 +10,7 @@ import pytest
 
 from kbslurm.api.node_keys import AGAIN_S, NodeKeys
 from kbslurm.backends.ray import calls
-from kbslurm.config import settings
+from kbslurm.config import secret_values, settings
 from kbslurm.domain.run import new_job_name
 from tests.popcorn.served_api import served
 
@@ -62,7 +62,10 @@ def test_a_call_without_its_number_is_refused_in_a_sentence(database_url: str, t
             assert said.status_code in (400, 413, 422) and "number must be a positive integer" in said.text
 
 
-def test_a_key_that_could_not_be_read_is_read_later_and_a_reload_reads_all(tmp_path: Path) -> None:
+def test_a_key_that_could_not_be_read_is_read_later_and_a_reload_reads_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secret_values, "FAILED_FOR_S", 0.0)  # as long as the keys' own wait, and by the real clock
     (tmp_path / "kbslurm.toml").write_text(PLACE.format("good"))
     key = tmp_path / "key"
     env = {"RAY_GOOD_KEY_COMMAND": f"cat {key}"}
