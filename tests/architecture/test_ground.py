@@ -160,7 +160,7 @@ class TestMakefile:
         # The floors in parts, side by side: together they are all of them, each once
         assert re.search(r"^ +argv=\(make \"test\$again\" \"FLOORS=\$\{FLOORS\[\$name\]\}\"", ci, flags=re.MULTILINE)
         assert 'argv+=("ARGS=-o cache_dir=.pytest_cache/$name ${ONLY[$name]:-} $SLOWEST")' in ci
-        assert "ASIDE=(cluster warm harness contract rest)" in ci
+        assert "ASIDE=(cluster warm harness faces contract rest)" in ci
         declared = re.search(r"^declare -A FLOORS=\(((?s:.)+?)\)$", ci, flags=re.MULTILINE)
         floors = re.search(r"^FLOORS +:= (.+)$", self.makefile, flags=re.MULTILINE)
         assert declared and floors
@@ -174,6 +174,13 @@ class TestMakefile:
         # of two floors each its part, by the same patterns, which match files
         assert """declare -A ONLY=([others]="--ignore-glob='*/${HARNESS[0]}' --ignore-glob='*/${HARNESS[1]}'"\n""" in ci
         assert """    [cluster]="--ignore-glob='*/$WARM'")\n""" in ci
+        assert '[faces]="${FACES[*]/#/flow/}"' in declared[1]
+        assert """for one in "${FACES[@]}"; do ONLY[others]+=" --ignore-glob='*/flow/$one'"; done\n""" in ci
+        (named,) = re.findall(r"^FACES=\((.+)\)$", ci, flags=re.MULTILINE)
+        for face in named.replace('"', "").split():
+            its = set((ROOT / "tests/flow").glob(f"{face}"))
+            assert its and all(file.suffix == ".py" for file in its), face
+            assert not its & {*(ROOT / "tests/flow").glob("test_harness_*"), ROOT / "tests/flow/test_adversarial.py"}
         (warm,) = re.findall(r'^WARM="(\S+)"$', ci, flags=re.MULTILINE)
         assert ROOT / "tests/cluster/inside/test_warm_storm.py" in (ROOT / "tests/cluster/inside").glob(warm)
         (patterns,) = re.findall(r'^HARNESS=\("(\S+)" "(\S+)"\)$', ci, flags=re.MULTILINE)
