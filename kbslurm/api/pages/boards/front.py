@@ -110,7 +110,7 @@ class Front:
             return before_all if listed is self._seen else replace(before_all, cards=cards)
         everybodys = [one for one in cards if access.is_for_everybody(one.listed.board.visibility)]
         version = version_of(everybodys, {})
-        told = {**arranged(everybodys), "own": {}, "version": version, "card": front_card(self._context)}
+        told = {**arranged(everybodys), "own": {}, "seen": version, "card": front_card(self._context)}
         page = str(text_of("boards/front.html", **told))
         return Drawn(cards=cards, page=page, etag=f'"{_digest(page)}"', version=version)
 
@@ -138,7 +138,7 @@ def _for_person(context: Context, visitors: Visitors, request: Request, drawn: D
     found = front_of(context, visitors, request, drawn)
     if found is None:
         return None
-    told = {**arranged(found.cards), "own": found.places, "version": found.version, "card": front_card(context)}
+    told = {**arranged(found.cards), "own": found.places, "seen": found.version, "card": front_card(context)}
     return visitors.page(request, "boards/front.html", found.person, **told)
 
 
