@@ -23,6 +23,7 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
+from kbslurm import __version__
 from kbslurm.api.app import create_app
 from tests import databases
 from tests.flow import pinned_fonts, reference_pictures
@@ -166,6 +167,8 @@ def test_every_page_is_for_everybody_and_nothing_that_people_wrote_is_part_of_it
             if "/worklog" in route:  # it stands alone, with the style in itself, by its hash in the policy
                 foreign = [one for one in foreign if not one.startswith("<style>")]
             wrong += [f"{visit}: foreign: {one}" for one in foreign]
+            foot = chromium.ask("return document.querySelector('body > footer')?.textContent")
+            wrong += [f"{visit}: its foot says {foot}"] if foot not in (None, f"kbslurm {__version__}") else []
             shifted = chromium.call("POST", "/execute/async", script=SHIFTED, args=[])
             wrong += [f"{visit}: shifted by {shifted}"] if shifted > 0.001 else []
             for width, theme in seen:
