@@ -49,12 +49,8 @@ def up(
     With --once no API is started, since nobody would have time to call it.
     """
     from kbslurm import wiring
-    from kbslurm.daemon.service import (
-        run_daemon,
-    )
-    from kbslurm.daemon.signals import (
-        stop_on_signals,
-    )
+    from kbslurm.daemon.service import run_daemon
+    from kbslurm.daemon.signals import stop_on_signals
 
     config = configuration()
     say_database(config, as_json=log_json)
