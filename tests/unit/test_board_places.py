@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kbslurm.api.pages.boards.board_rows import amount, gap, language, languages, percent, times
+from kbslurm.api.pages.boards.board_rows import Around, amount, gap, language, languages, percent, rows_shown, times
+from kbslurm.api.pages.boards.found_places import PLAIN, Wanted, chosen
 from kbslurm.api.pages.charts.intervals import intervals
 from kbslurm.api.pages.countdown import left
 from kbslurm.api.pages.rendering import took
 from kbslurm.domain.amounts import ordinal
-from kbslurm.domain.board import Entry, Measured
+from kbslurm.domain.board import Entry, Measured, Ranking
+from kbslurm.domain.tracks import NO_MOVES, Moves, Track, day_before, moves
+from kbslurm.errors import Invalid
 
 START = datetime(2026, 5, 1, 12, 40, tzinfo=UTC)
 
@@ -115,3 +119,75 @@ def test_the_time_that_is_left_is_said_as_people_say_it() -> None:
     assert [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 102, 111, 1234)] == (
         "1st 2nd 3rd 4th 11th 12th 13th 21st 102nd 111th 1,234th".split()
     )
+
+
+class TestMoves:
+    def test_places_are_compared_with_those_of_the_day_before(self) -> None:
+        now = Ranking([entry(1, 1.0), entry(2, 2.0), entry(3, 3.0)])
+        before: dict[int | str, float] = {1: 9.0, 2: 2.0, 3: 3.0}
+        found = moves(now, {side: Track(entries=1, before_s=score_s) for side, score_s in before.items()})
+        assert found.ranks == {1: 3, 2: 1, 3: 2} and found.improved == 1 and found.changed
+
+    def test_whoever_is_new_has_no_place_to_compare_with(self) -> None:
+        now = Ranking([entry(1, 1.0), entry(2, 2.0)])
+        tracks: dict[int | str, Track] = {1: Track(entries=1, before_s=None), 2: Track(entries=4, before_s=2.0)}
+        found = moves(now, tracks)
+        assert found.ranks == {2: 1} and found.improved is None and found.changed
+        assert moves(now, {1: Track(entries=1, before_s=None)}) == NO_MOVES, "nobody ranked yesterday"
+
+    def test_without_a_change_there_are_none(self) -> None:
+        now = Ranking([entry(1, 1.0), entry(2, 1.0)])
+        same: dict[int | str, Track] = {side: Track(entries=1, before_s=1.0) for side in (1, 2)}
+        assert not moves(now, same).changed and moves(now, same).improved is None
+        slightly: dict[int | str, Track] = {**same, 2: Track(entries=2, before_s=1.004)}
+        assert moves(now, slightly).improved is None, "within what never decides a rank"
+
+    def test_the_day_before_is_looked_up_once_an_hour(self) -> None:
+        assert day_before(START) == datetime(2026, 4, 30, 12, tzinfo=UTC)
+        assert day_before(START) == day_before(START + timedelta(minutes=19)) != day_before(START + timedelta(hours=1))
+
+
+class TestWanted:
+    ranking = Ranking([
+        entry(1, 1.0, "Zoe", "a.cu"), entry(2, 2.0, "adam"), entry(3, 3.0, "Ada"), entry(4, 4.0, "Bea", "b.cu")
+    ])  # fmt: skip
+    tracks: Mapping[int | str, Track] = {
+        n: Track(entries=entries, before_s=1.0) for n, entries in ((1, 1), (2, 9), (3, 3))
+    }
+    moved = Moves(ranks={1: 2, 2: 1, 4: 9}, improved=None, changed=True)
+
+    def found(self, people: frozenset[int] | None = None, **asked: str) -> list[int]:
+        wanted = Wanted.of(**{"q": "", "language": "", "section": "", "sort": "", **asked})
+        return [n + 1 for n in chosen(self.ranking, wanted, self.tracks, self.moved, people)]
+
+    def test_by_name_language_and_people(self) -> None:
+        assert self.found() == [1, 2, 3, 4]
+        assert self.found(q=" AD ") == [2, 3] and self.found(q="x") == []
+        assert self.found(language="CUDA") == [1, 4] and self.found(language="Fortran") == []
+        assert self.found(frozenset({2, 4})) == [2, 4] and self.found(frozenset(), q="a") == []
+
+    def test_in_the_order_that_is_asked_for(self) -> None:
+        assert self.found(sort="name") == [3, 2, 4, 1]
+        assert self.found(sort="entries") == [2, 3, 1, 4]
+        assert self.found(sort="newest") == [4, 3, 2, 1]
+        assert self.found(sort="change") == [4, 1, 3, 2]
+        with pytest.raises(Invalid, match="isn't an order of places"):
+            self.found(sort="random")
+
+    def test_an_address_says_all_of_it(self) -> None:
+        assert PLAIN.is_plain and PLAIN.query(start=100) == "?from=100"
+        wanted = Wanted.of(q="a&b", language="CUDA", section="", sort="name")
+        assert wanted.query() == "?q=a%26b&language=CUDA&sort=name"
+        assert wanted.query(sort="place", start=0) == "?q=a%26b&language=CUDA&from=0"
+        assert wanted.narrows and not Wanted.of(q=" ", language="", section="", sort="name").narrows
+
+
+def test_columns_stand_only_where_there_is_something_in_them() -> None:
+    ranking = Ranking([entry(1, 1.0, file_name=""), entry(2, 2.0, file_name="")])
+    found = [(ranking[0], None), (ranking[1], ranking.entries[0])]
+    bare = rows_shown(found, Around())
+    assert not (bare.moved or bare.files or bare.based or bare.lit or bare.counted)
+    full = rows_shown(found, Around(leader=ranking.entries[0], first=2, record=1, base_s=4.0))
+    assert full.based and [row["speed"] for row in full.rows] == ["4.00×", "2.00×"]
+    assert [row["behind"] for row in full.rows] == ["", "2.00×"] == [row["next"] for row in full.rows]
+    assert [row["is_record"] for row in full.rows] == [True, False] != [row["was_first"] for row in full.rows]
