@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -51,12 +52,31 @@ def test_without_namespaces_it_says_why_it_is_lower(inside: Inside, tmp_path: Pa
     assert any("files can be left for the next launch" in note for note in shared["notes"]), shared
     tmp_path.chmod(0o700)
     (tmp_path / "eval").symlink_to(Path("eval").absolute())
-    script = f"cp -rL {tmp_path}/eval {tmp_path}/own && exec {sys.executable} -I {tmp_path}/own --probe"
+    script = f"cp -rL {tmp_path}/eval {tmp_path}/own && exec {shlex.quote(sys.executable)} -I {tmp_path}/own --probe"
     done = inside(["sh", "-c", script], {"KBSLURM_EVAL_LEVEL": "1"})
     assert done.returncode == 0, done.stderr
     own = json.loads(done.stdout)
     assert (own["level"], own["means"]) == (0, "process")
     assert "level 1: this kernel doesn't keep root's capabilities away for good (securebits)" in own["notes"], own
+
+
+ENDS_BETWEEN_TWO_LOOKS = """\
+import subprocess, sys
+sys.path.insert(0, "eval")
+from kbslurm_eval.cage.processes import ProcessPages
+child, known = subprocess.Popen(["sleep", "60"]), ProcessPages()
+threads, _ = known.look(child.pid)
+assert [task for task, _ in threads] == [str(child.pid)], threads
+child.kill()
+child.wait()
+assert known.children(child.pid) is None
+assert known.look(child.pid) == ((), [])
+"""
+
+
+def test_a_process_that_ends_between_two_looks_is_gone(inside: Inside) -> None:
+    done = inside([sys.executable, "-I", "-c", ENDS_BETWEEN_TWO_LOOKS])
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_harness_passes_its_own_tests(inside: Inside) -> None:

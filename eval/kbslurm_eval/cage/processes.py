@@ -208,8 +208,10 @@ class ProcessPages:
         """Its threads. They are listed anew where there are more or fewer than before: as many and each of them there
         are the same."""
         known, fd = self._listed.get(pid), self._folders.get(pid)
-        if known is not None and fd is not None and os.fstat(fd).st_nlink == _FOLDERS_LINKS + len(known):
-            return known
+        if known is not None and fd is not None:
+            with contextlib.suppress(*GONE):  # gVisor doesn't tell this of one that has ended
+                if os.fstat(fd).st_nlink == _FOLDERS_LINKS + len(known):
+                    return known
         self._listed.pop(pid, None)
         found = self._tasks(pid)
         if found and pid in self._folders:
