@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -94,7 +95,7 @@ def test_a_notebook_goes_from_an_invitation_to_a_rank(
         api.store.boards.set_visibility("transpose", "closed", by="root")
         api.store.boards.edit("transpose", by="root", publishes_reference=True)
         code = api.store.invites.make(["transpose"], 1, by="root", newcomers=True, now=api.now)[1][0]
-        kbslurm = f"!{sys.executable} -m kbslurm"
+        kbslurm = f"!{shlex.quote(sys.executable)} -m kbslurm"
         book = cells(
             f"{kbslurm} join {code} {api.url} --name ada",
             f"{kbslurm} problem pull transpose",

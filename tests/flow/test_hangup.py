@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -52,7 +53,8 @@ class Service:
 
     def start(self, how: str, *words: str) -> None:
         line = (
-            f"{how} {sys.executable} -m kbslurm {' '.join(words)} --log-json 2>log >out </dev/null & echo $! >pid; wait"
+            f"{how} {shlex.quote(sys.executable)} -m kbslurm {shlex.join(words)} --log-json"
+            " 2>log >out </dev/null & echo $! >pid; wait"
         )
         self.terminal = subprocess.Popen(
             [sys.executable, "-c", TERMINAL, line], cwd=self.folder, env=self.env, stdin=subprocess.PIPE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -414,7 +415,7 @@ def test_a_package_that_is_missing_is_said_before_anything_runs(tmp_path: Path) 
     kbslurm = CommandLine(cwd=tmp_path)
     told = kbslurm("try", "problem.py", "mine.py")
     assert told.code == 2 and "problem problem needs planted_package (reference.py)" in told.err
-    assert f"{sys.executable} -m pip install planted_package" in told.err and "--python PATH" in told.err
+    assert f"{shlex.quote(sys.executable)} -m pip install planted_package" in told.err and "--python PATH" in told.err
     (tmp_path / "optional.py").write_text(
         "try:\n    import torch\nexcept ImportError:\n    torch = None\n\n\n"
         "def custom_kernel(data):\n    return 2 * data\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -22,7 +23,7 @@ from tests.flow.stage import overheard
 def script(folder: Path, text: str) -> str:
     file = folder / "prints secret.py"
     file.write_text(text)
-    return f"{sys.executable} '{file}'"
+    return shlex.join([sys.executable, str(file)])
 
 
 def test_a_command_prints_one_and_runs_once_and_only_when_it_is_needed(tmp_path: Path) -> None:
