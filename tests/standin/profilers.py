@@ -22,10 +22,8 @@ def profiler(folder: Path, tool: str, *state: str) -> dict[str, str]:
     programs.mkdir(mode=0o755, exist_ok=True)
     program = PROGRAMS[tool]
     text = Path(__file__).with_name(f"{program}.py").read_text(encoding="utf-8")
-    itself = (
-        f"'''exec' {shlex.quote(sys.executable)} \"$0\" \"$@\"\n' '''"  # a first line can't name a path with spaces
-    )
-    (programs / program).write_text(f"#!/bin/sh\n{itself}\n{text}", encoding="utf-8")
+    (programs / f"{program}.py").write_text(text, encoding="utf-8")
+    (programs / program).write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$0.py" "$@"\n', encoding="utf-8")
     (programs / program).chmod(0o755)
     (programs / f"{tool}.json").write_text(json.dumps(state))
     for table in DATA.glob("*.csv"):
