@@ -56,6 +56,39 @@ def test_an_authors_rtol_is_no_licence_for_whole_numbers(value: Any, tolerance: 
     assert (said in found) if said else not found, found
 
 
+SMALL = np.full(1000, 1e-5, "f4")
+MIXED = np.concatenate([np.full(900, 3.0, "f4"), np.full(100, 1e-6, "f4")])
+PRECISE = np.linspace(1, 2, 100)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "said"),
+    [
+        (np.zeros_like(SMALL), SMALL, "1000 of 1000"),
+        (SMALL * np.float32(1.00005), SMALL, ""),
+        (list(map(float, np.zeros_like(SMALL))), list(map(float, SMALL)), "is 0.0; 9.9"),
+        (np.zeros((10, 100), "f2"), np.full((10, 100), 1e-3, "f2"), "1000 of 1000"),
+        (np.zeros(20, "c8"), np.full(20, 1e-5j, "c8"), "20 of 20"),
+        (np.where(MIXED < 1, np.float32(2e-6), MIXED), MIXED, ""),  # what cancels out beside large numbers
+        (np.full(1000, 1e-6, "f4"), np.zeros(1000, "f4"), ""),
+        (np.array([1e-5], "f4"), np.array([2e-5], "f4"), ""),  # one number is small by chance
+        (PRECISE.astype("f4").astype("f8"), PRECISE, "of 100 numbers"),
+        (PRECISE * (1 + 1e-12), PRECISE, ""),
+        ((PRECISE + 0j).astype("c8").astype("c16"), PRECISE + 0j, "of 100 numbers"),
+        (np.full(20, 1e300), np.full(20, 1e300), ""),
+        ([1e300] * 20, [1e300] * 20, ""),
+        (np.full(20, np.inf), np.full(20, np.inf), ""),
+    ],
+)
+def test_zeros_are_no_answer_of_small_numbers_and_single_precision_none_of_double(
+    value: Any, expected: Any, said: str
+) -> None:
+    found = difference(value, expected, Tolerance(), "output")
+    assert (said in found) if said else not found, found
+    if not isinstance(expected, list):
+        assert not difference(np.zeros_like(SMALL), SMALL, Tolerance(atol=1e-4)), "an author's own tolerance counts"
+
+
 @pytest.mark.parametrize("empty", [[], (), {}, ((), [b""]), np.empty((0, 1)), {"a": np.empty(0)}, "", None])
 def test_what_holds_nothing_is_empty(empty: Any) -> None:
     assert is_empty(empty)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kbslurm_eval.judge.output_checks import Tolerance
+from kbslurm_eval.judge.output_checks import Tolerance, size_of
 from kbslurm_eval.shared import values
 from kbslurm_eval.shared.values import array_kind, imported
 
@@ -160,7 +160,8 @@ def _compared(one: _Part, tolerance: Tolerance) -> _Compared:
 
 
 def _of_plain(one: _Part, tolerance: Tolerance) -> _Compared:
-    rtol, atol = tolerance.of("float32" if _has_point(one.want) else "int")
+    has_point = _has_point(one.want)
+    rtol, atol = tolerance.of("float32" if has_point else "int", size=size_of("plain", one.want) if has_point else None)
     got, want = list(one.got[:PLAIN_CAP]), list(one.want[:PLAIN_CAP])
     far = [not _near(a, b, rtol, atol) for a, b in zip(got, want, strict=True)]
     wrong = sum(far)
@@ -217,7 +218,8 @@ def _sorted(numbers: list[Any]) -> list[Any]:
 
 
 def _of_arrays(one: _Part, tolerance: Tolerance) -> _Compared:
-    np, (rtol, atol) = imported("numpy"), tolerance.of(str(one.want.dtype))
+    np, name = imported("numpy"), str(one.want.dtype)
+    rtol, atol = tolerance.of(name, size=size_of(one.kind, one.want) if "float" in name or "complex" in name else None)
     shape = tuple(int(n) for n in one.want.shape)
     got, want, size = one.got.reshape(-1), one.want.reshape(-1), math.prod(shape)
     wrong, at, first = 0, 0, None

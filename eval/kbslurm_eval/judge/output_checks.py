@@ -19,18 +19,48 @@ class Tolerance:
     rtol: float | None = None
     atol: float | None = None
 
-    def of(self, name: str, *, whole: bool = False) -> tuple[float, float]:
+    def of(self, name: str, *, whole: bool = False, size: float | None = None) -> tuple[float, float]:
         """The relative and the absolute one for numbers of this type. Of a `whole` number no part counts: 1000 of a
-        million elements away is another index."""
+        million elements away is another index. `size`: how large numbers like this one are; where they are all small,
+        so is what they may be off by, or zeros would do for them."""
         if whole:
             return 0.0, math.floor(self.atol or 0.0)
         rtol, atol = next((pair for kind, pair in BY_TYPE if kind in name), (0.0, 0.0))
-        return rtol if self.rtol is None else self.rtol, atol if self.atol is None else self.atol
+        rtol = rtol if self.rtol is None else self.rtol
+        if self.atol is not None:
+            return rtol, self.atol
+        return rtol, atol if size is None else min(atol, OF_SIZE * rtol * size)
 
 
-# wide enough for sums in another order
+# wide enough for sums in another order, and too narrow for the next smaller type
 BY_TYPE = (("float8", (0.25, 0.25)), ("bfloat16", (1.6e-2, 1e-2)), ("float16", (1e-3, 1e-3)),
-           ("float32", (1e-4, 1e-4)), ("float", (1e-7, 1e-7)), ("complex", (1e-4, 1e-4)))  # fmt: skip
+           ("float32", (1e-4, 1e-4)), ("float", (1e-9, 1e-9)),
+           ("complex32", (1e-3, 1e-3)), ("complex64", (1e-4, 1e-4)), ("complex", (1e-9, 1e-9)))  # fmt: skip
+OF_SIZE, ENOUGH = 10, 16  # so many relative tolerances of their size; fewer numbers may all be small by chance
+PIECE = 1 << 20
+
+
+def size_of(kind: str, numbers: Any) -> float | None:
+    """The root of the mean square of these numbers; None if they are too few to tell, aren't finite, or are all 0.
+    `kind`: whether they are Python's own, numpy's or torch's."""
+    many = len(numbers) if kind == "plain" else math.prod(map(int, numbers.shape))
+    if many < ENOUGH:
+        return None
+    if kind == "plain":
+        total = sum(abs(one) * abs(one) for one in numbers)
+    else:
+        flat = numbers.reshape(-1)
+        total = sum(_squares(kind, flat[start : start + PIECE]) for start in range(0, many, PIECE))
+    return math.sqrt(total / many) if total and math.isfinite(total) else None
+
+
+def _squares(kind: str, numbers: Any) -> float:
+    """The sum of their squares, in double precision."""
+    library = imported(kind)
+    if kind == "torch":
+        return float(numbers.detach().abs().to(library.float64).square().sum())
+    with library.errstate(all="ignore"):
+        return float(library.square(library.abs(numbers).astype("f8")).sum())
 
 
 def tolerance_of(module: Any, config: Mapping[str, Any]) -> Tolerance:
@@ -39,14 +69,18 @@ def tolerance_of(module: Any, config: Mapping[str, Any]) -> Tolerance:
     return Tolerance(**{n: float(v) for n, v in told.items() if isinstance(v, int | float)})
 
 
-def difference(value: Any, expected: Any, tolerance: Tolerance, where: str = "the output") -> str:
-    """Where an output differs from the reference's answer by more than the tolerance; empty if nowhere."""
+def difference(
+    value: Any, expected: Any, tolerance: Tolerance, where: str = "the output", size: float | None = None
+) -> str:
+    """Where an output differs from the reference's answer by more than the tolerance; empty if nowhere. `size`: how
+    large the numbers around this one are."""
     match expected:
         case list() | tuple():
             if not isinstance(value, list | tuple) or len(value) != len(expected):
                 return f"{where} isn't a sequence of {len(expected)} items"
+            size = size_of("plain", expected) if set(map(type, expected)) <= {float, complex} else None
             each = (
-                difference(v, e, tolerance, f"{where}[{n}]")
+                difference(v, e, tolerance, f"{where}[{n}]", size)
                 for n, (v, e) in enumerate(zip(value, expected, strict=True))
             )
             return next((said for said in each if said), "")
@@ -58,7 +92,7 @@ def difference(value: Any, expected: Any, tolerance: Tolerance, where: str = "th
         case array.array():
             return difference(list(value), list(expected), tolerance, where)
         case float() | complex():
-            rtol, atol = tolerance.of("float32")
+            rtol, atol = tolerance.of("float32", size=size)
             far = not isinstance(value, int | float | complex) or not cmath.isclose(
                 value, expected, rel_tol=rtol, abs_tol=atol
             )
@@ -73,13 +107,15 @@ def difference(value: Any, expected: Any, tolerance: Tolerance, where: str = "th
 def _array_difference(kind: str, value: Any, expected: Any, tolerance: Tolerance, where: str) -> str:
     if array_kind(value) != kind or tuple(value.shape) != tuple(expected.shape):
         return f"{where} has another type or shape than expected"
-    library, (rtol, atol) = imported(kind), tolerance.of(str(expected.dtype), whole=_is_whole(kind, expected))
+    library, whole = imported(kind), _is_whole(kind, expected)
+    size = None if whole or tolerance.atol is not None else size_of(kind, expected)
+    rtol, atol = tolerance.of(str(expected.dtype), whole=whole, size=size)
     if kind == "torch":
         value, expected = value.cpu(), expected.cpu()
-    if (rtol, atol) == (0, 0) and _is_whole(kind, expected):
+    if (rtol, atol) == (0, 0) and whole:
         # as whole numbers, too: in floating point 64 bits are 53
-        whole = value.to(expected.dtype) if kind == "torch" else _as_whole(value, expected.dtype)
-        return _told(kind, (value != expected) | (whole != expected), value, expected, where)
+        exact = value.to(expected.dtype) if kind == "torch" else _as_whole(value, expected.dtype)
+        return _told(kind, (value != expected) | (exact != expected), value, expected, where)
     if kind == "torch":
         value, expected = (t.to(library.complex128 if t.is_complex() else library.float64)
                            for t in (value, expected))  # fmt: skip
