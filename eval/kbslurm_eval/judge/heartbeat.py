@@ -23,7 +23,7 @@ class Heartbeat:
         self._last = at
         told = {"at_ns": time.time_ns(), "phase": self.phase, "done": self.done, "of": self.of}
         try:
-            put_file(self._path, json.dumps(told))
+            put_file(self._path, json.dumps(told), lasting=False)
         except OSError:
             self._path = None  # a full disk loses the heartbeat, not the run
 
@@ -38,14 +38,15 @@ class Heartbeat:
         self.beat()
 
 
-def put_file(path: Path, text: str) -> None:
-    """Write the file atomically."""
+def put_file(path: Path, text: str, *, lasting: bool = True) -> None:
+    """Write the file atomically. `lasting`: it is on the disk when this returns, which may take a tenth of a second."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with fresh.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
-            os.fsync(file.fileno())
+            if lasting:
+                os.fsync(file.fileno())
         fresh.rename(path)
     except OSError:
         fresh.unlink(missing_ok=True)
