@@ -494,5 +494,5 @@ def test_one_beside_the_keepers_orphan_is_not_taken_for_one_process() -> None:
 def test_one_that_has_ended_is_no_stopped_one() -> None:
     with subprocess.Popen([sys.executable, "-S", "-c", "pass"]) as process:
         until(lambda: processes.state_of(process.pid) == "Z", "it doesn't end")
-        assert not process_tree._has_stopped(process.pid)
+        assert not process_tree.ProcessTree([process.pid], process.pid)._has_stopped(process.pid)
         process_tree.ProcessTree([process.pid], process.pid).freeze(None)  # nothing of it runs

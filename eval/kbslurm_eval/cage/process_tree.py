@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from kbslurm_eval.cage.processes import ProcessPages, Threads, are_stopped, namespace_depth, send_signal
 from kbslurm_eval.cage.runners import CALL_STOP_S, Unstoppable
@@ -14,6 +14,7 @@ from kbslurm_eval.cage.runners import CALL_STOP_S, Unstoppable
 LOOKS_AT_ONE = 2  # where there is one process; one would do
 STOPS_WITHIN_NS, SPINS_NS = 50_000_000, 200_000  # on a busy machine it is stopped once it gets a core
 PASSES = 4  # how often in a row a tree must be found completely stopped: a process that seems alone may be forking
+GOES_ON_S, MOST_GOES_ON_S = 0.0005, 0.05  # so long a child goes on at first, until it has its own program; at most
 _PROCESSOR = 36  # of the words behind the name in /proc/PID/stat
 
 
@@ -37,6 +38,7 @@ class ProcessTree:
         self._held: list[int] = []
         self._still: list[int] | None = None
         self._called: int | None = None
+        self.went_on_ns = 0  # how long some of its processes went on while it was stopped last
         self._pages = ProcessPages()
 
     def all(self) -> list[int]:
@@ -70,7 +72,12 @@ class ProcessTree:
         return [p for p in mine if p in self._inside] or mine
 
     def freeze(self, spare: int | None) -> None:
-        """Stop all but `spare` (the keeper, which is ours), and check that they stopped."""
+        """Stop all but `spare` (the keeper, which is ours), and check that they stopped.
+
+        Who starts a program by vfork waits for the child's exec, and until then no signal stops it: a child that was
+        stopped before goes on for a moment, and is stopped again.
+        """
+        self.went_on_ns, went_on_at = 0, 0
         if self.main is not None:
             send_signal(self.main, signal.SIGSTOP)
             # children of one that had some are stopped while it is waited for
@@ -80,7 +87,9 @@ class ProcessTree:
         deadline = time.monotonic() + CALL_STOP_S
         seen: set[int] = set() if self.main is None else {self.main}
         idle: set[int] = set()
+        ours: set[int] = set()  # those that went on for a moment
         passes = -1  # the first look doesn't count
+        pause_s, patient_until = GOES_ON_S, time.monotonic() + 2 * GOES_ON_S
         last: dict[int, Threads] = {}
         while True:
             found = self._look()
@@ -88,7 +97,8 @@ class ProcessTree:
             last, before = {p: found[p] for p in members}, last
             fresh = [p for p in members if p not in seen]
             for pid in fresh:
-                if are_stopped(found[pid]):  # not ours to continue: it stopped itself, or is another runner's orphan
+                # not ours to continue: it stopped itself, or is another runner's orphan
+                if are_stopped(found[pid]) and pid not in ours:
                     idle.add(pid)
                 send_signal(pid, signal.SIGSTOP)
             seen.update(fresh)
@@ -99,6 +109,7 @@ class ProcessTree:
                 passes += 1
                 if passes >= PASSES:
                     self._held, self._still = [p for p in members if p not in idle], list(found)
+                    self.went_on_ns = time.perf_counter_ns() - went_on_at if went_on_at else 0
                     return
                 continue
             passes = 0
@@ -109,6 +120,21 @@ class ProcessTree:
                 for pid, threads in last.items():  # a sibling continued it in between
                     if not are_stopped(threads):
                         send_signal(pid, signal.SIGSTOP)
+                if time.monotonic() > patient_until and (waited_for := self._waited_for(last)):
+                    went_on_at = went_on_at or time.perf_counter_ns()
+                    for pid in waited_for:
+                        send_signal(pid, signal.SIGCONT)
+                    time.sleep(pause_s)
+                    seen -= waited_for
+                    ours |= waited_for
+                    idle -= waited_for
+                    pause_s, patient_until = min(2 * pause_s, MOST_GOES_ON_S), time.monotonic() + 2 * GOES_ON_S
+
+    def _waited_for(self, members: Mapping[int, Threads]) -> set[int]:
+        """The stopped children of those that wait in the kernel where no signal reaches them."""
+        waiting = [pid for pid, threads in members.items() if any(state == b"D" for _, state in threads)]
+        below = {child for pid in waiting for child in self._pages.look(pid)[1]}
+        return {pid for pid in below if pid in members and are_stopped(members[pid])}
 
     def _is_alone(self, main: int, spare: int | None) -> bool:
         """Whether it has stopped, and there is no other process of this tree.
@@ -118,11 +144,28 @@ class ProcessTree:
         be another. Whoever isn't below it is below the keeper, or the judge's orphan; nobody comes from there to be
         below it. So the order matters: its own children first, those places after that.
         """
-        if not _has_stopped(main) or self._pages.children(main) != []:
+        if not self._has_stopped(main) or self._pages.children(main) != []:
             return False
         if spare is not None and self._pages.children(spare) not in ([], [main]):  # the runner may be the judge's child
             return False
         return not self._inner and {*self.roots} <= {main, spare} and not (self._orphans and self._orphans())
+
+    def _has_stopped(self, pid: int) -> bool:
+        """Whether this child of ours was stopped and none of its threads runs any more; waits a moment for that, unless
+        it has children, who run meanwhile."""
+        began = time.perf_counter_ns()
+        with contextlib.suppress(ChildProcessError):
+            while (waited := time.perf_counter_ns() - began) < STOPS_WITHIN_NS:
+                found = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                if found is not None:
+                    return found.si_code == os.CLD_STOPPED
+                if waited < SPINS_NS:
+                    os.sched_yield()
+                elif self._pages.children(pid):
+                    return False
+                else:
+                    time.sleep(2e-5)
+        return False
 
     def core(self) -> int | None:
         """Where the one that is called was last.
@@ -154,18 +197,3 @@ class ProcessTree:
     def close(self) -> None:
         """It has ended."""
         self._pages.close()
-
-
-def _has_stopped(pid: int) -> bool:
-    """Whether this child of ours was stopped and none of its threads runs any more; waits a moment for that."""
-    began = time.perf_counter_ns()
-    with contextlib.suppress(ChildProcessError):
-        while (waited := time.perf_counter_ns() - began) < STOPS_WITHIN_NS:
-            found = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            if found is not None:
-                return found.si_code == os.CLD_STOPPED
-            if waited < SPINS_NS:
-                os.sched_yield()
-            else:
-                time.sleep(2e-5)
-    return False
