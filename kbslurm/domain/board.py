@@ -108,7 +108,7 @@ class Ranking(Sequence[Standing]):
         self._doubts = [_half_width(row) for row in self.entries]
         self._widest = [_largest(self._doubts[n : n + BLOCK]) for n in range(0, len(self.entries), BLOCK)]
         self._most = _largest(self._widest)
-        self._narrowest = [min(self._doubts[n : n + BLOCK]) for n in range(0, len(self.entries), BLOCK)]
+        self._extremes = _extremes(self._doubts)
         self._apart = _apart(self.entries[:TOP])
         pairs = max(1, len(self.entries) * (len(self.entries) - 1) // 2)
         self._beyond = {degrees: _quantile(ALPHA / pairs, degrees) for degrees in (4, 6, 8)}
@@ -172,22 +172,29 @@ class Ranking(Sequence[Standing]):
             sure = [n for n in range(len(self)) if (row, n) in self._apart and self._gap(row, n) > LEAST_DIFFERENCE]
             ahead = sum(n < row for n in sure)
             return 1 + ahead, len(self) - (len(sure) - ahead)
-        first = next(self._in_doubt(row, range(row)), row)
-        last = next(self._in_doubt(row, range(len(self) - 1, row, -1)), row)
-        return first + 1, last + 1
+        return 1 + row - self._doubtful(row, range(row)), row + 1 + self._doubtful(row, range(row + 1, len(self)))
 
-    def _in_doubt(self, row: int, where: range) -> Iterator[int]:
-        """The rows among these, in order, that may be equal to it when all pairs of the board are tested together."""
-        step, here = where.step, where.start
-        while here in where:
-            block = here // BLOCK
-            beyond = (block + 1) * BLOCK if step > 0 else block * BLOCK - 1
-            part = range(here, min(beyond, where.stop) if step > 0 else max(beyond, where.stop), step)
-            widest, narrowest = self._widest[block], self._narrowest[block]
-            degrees = min(_freedom(self._doubts[row], wide) for wide in (widest, narrowest))
-            if self._gap(row, part[-1]) <= self._together(degrees, self._doubts[row], widest) + CLOSE:
-                yield from (other for other in part if not self._surely_apart(row, other))
-            here = beyond
+    def _doubtful(self, row: int, rows: range) -> int:
+        """How many of these, all on one side of it, may be equal to it when all pairs of the board are tested
+        together. Of most blocks all or none are."""
+        return self._doubtful_in(row, rows.start, rows.stop, len(self._extremes) - 1)
+
+    def _doubtful_in(self, row: int, start: int, stop: int, level: int) -> int:
+        if level < 0:
+            return sum(not self._surely_apart(row, other) for other in range(start, stop))
+        count, size, mine, at = 0, BLOCK ** (level + 1), self._doubts[row], self._logs[row]
+        while start < stop:
+            end = min((start // size + 1) * size, stop)
+            near, far = sorted((abs(self._logs[start] - at), abs(self._logs[end - 1] - at)))
+            narrowest, widest = self._extremes[level][start // size]
+            degrees = _freedom(mine, narrowest), _freedom(mine, widest)
+            most = 2 * DEGREES if narrowest < mine < widest else max(degrees)
+            if far <= self._together(most, mine, narrowest):
+                count += end - start
+            elif near <= self._together(min(degrees), mine, widest) + CLOSE:
+                count += self._doubtful_in(row, start, end, level - 1)
+            start = end
+        return count
 
     def _surely_apart(self, row: int, other: int) -> bool:
         one, two = self._doubts[row], self._doubts[other]
@@ -297,3 +304,12 @@ def _order(entry: Entry) -> tuple[float, datetime, int, int]:
 def _largest(doubts: Sequence[float]) -> float:
     """The largest of these; NaN counts as infinite."""
     return max((math.inf if math.isnan(doubt) else doubt for doubt in doubts), default=0.0)
+
+
+def _extremes(doubts: Sequence[float]) -> list[list[tuple[float, float]]]:
+    """The narrowest and the widest of each block, then of each block of blocks, and so on up to one of all."""
+    levels = [[(doubt, doubt) for doubt in doubts]]
+    while not levels[1:] or len(levels[-1]) > 1:
+        parts = (levels[-1][n : n + BLOCK] for n in range(0, len(levels[-1]), BLOCK))
+        levels.append([(min(low for low, _ in part), _largest([high for _, high in part])) for part in parts])
+    return levels[1:]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -137,3 +138,25 @@ def test_one_that_is_far_ahead_is_told_apart_from_nineteen() -> None:
     rows = ranked([entry(0, 0.9, wide=0.005), *(entry(n, 1.0, wide=0.005, run=n + 1) for n in range(1, 25))])
     assert rows[0].tied_with == ()
     assert rows[1].tied_with == tuple(range(3, 26))
+
+
+@pytest.mark.parametrize("many", [TOP, TOP + 1, 60, 200])
+def test_one_row_that_wavers_opens_nobody_elses_ranks_by_more_than_itself(many: int) -> None:
+    rows = [entry(n, 1.1**n, wide=0.01 * 1.1**n, run=n) for n in range(many)]
+    assert [row.ranks for row in ranked(rows)] == [(n + 1, n + 1) for n in range(many)]
+    rows[2] = entry(2, 1.1**2, wide=0.5, run=2)
+    told = ranked(rows)
+    assert len(told) == many
+    assert all(row.ranks[1] - row.ranks[0] <= 1 for n, row in enumerate(told) if n > 10), [row.ranks for row in told]
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.9, 3), st.floats(0, 0.1) | st.floats(0, 0.89)), min_size=TOP + 1, max_size=150),
+    st.integers(0, 149),
+)
+def test_whole_blocks_are_judged_as_their_rows_are(found: list[tuple[float, float]], row: int) -> None:
+    rows = Ranking([entry(n, score, wide=wide, run=n) for n, (score, wide) in enumerate(found)])
+    row %= len(rows)
+    ahead = sum(rows._surely_apart(row, n) for n in range(row))
+    behind = sum(rows._surely_apart(row, n) for n in range(row + 1, len(rows)))
+    assert rows[row].ranks == (1 + ahead, len(rows) - behind)
