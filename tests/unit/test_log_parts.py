@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import select
+import threading
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,6 +52,32 @@ def test_a_remark_has_room_at_the_end_and_is_no_cases() -> None:
     assert len(log.text) <= LOG_CAP
     assert pieces(log)[-1] == ("test", None, "\ntests 1 and 2 failed\n")
     assert [one.index for one in log.parts] == [0, None]
+
+
+def test_whoever_takes_back_what_it_wrote_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_end, write_end = os.pipe()
+    selected, robbed = select.select, threading.Event()
+
+    def rob(watched: list[int], *others: Any) -> Any:
+        ready = selected(watched, *others)
+        if read_end in ready[0] and not robbed.is_set():
+            os.read(read_end, 1 << 16)
+            robbed.set()
+        return ready
+
+    monkeypatch.setattr(select, "select", rob)
+    log = RunnerLog(read_end, LOG_CAP)
+    os.write(write_end, b"taken back")
+    assert robbed.wait(10)
+    threading.Event().wait(0.1)  # it goes on to read
+    said: list[int] = []
+    asking = threading.Thread(target=lambda: said.append(log.written()), name="asks", daemon=True)
+    asking.start()
+    asking.join(5)
+    os.write(write_end, b"kept")
+    asking.join(5)
+    os.close(write_end)
+    assert (said, log.text()) == ([0], "kept")
 
 
 def test_what_is_over_the_number_of_parts_is_of_no_case() -> None:

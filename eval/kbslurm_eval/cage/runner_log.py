@@ -22,6 +22,7 @@ class RunnerLog:
     def __init__(self, fd: int, cap: int) -> None:
         self._fd, self._cap = fd, min(cap, LOG_CAP)
         self._kept, self._dropped = bytearray(), 0
+        os.set_blocking(fd, False)  # whoever writes to a pipe may read from it, too, and take what was there
         self._lock = threading.Lock()
         self._woken, self._wake = os.pipe()
         self._thread = threading.Thread(target=self._read, name="log", daemon=True)
@@ -35,15 +36,20 @@ class RunnerLog:
                 ready = select.select(watched, [], [], 0 if last else None)[0]
                 last = last or self._woken in ready
                 if self._fd in ready:
-                    with self._lock:
-                        part = os.read(self._fd, 1 << 16)
-                        room = max(0, self._cap - len(self._kept))
-                        self._kept += part[:room]
-                        self._dropped += len(part) - min(room, len(part))
-                    if not part:
-                        return
+                    with contextlib.suppress(BlockingIOError):
+                        if not self._take():
+                            return
                 elif last:
                     return
+
+    def _take(self) -> int:
+        """Read what is there; 0 at the end."""
+        with self._lock:
+            part = os.read(self._fd, 1 << 16)
+            room = max(0, self._cap - len(self._kept))
+            self._kept += part[:room]
+            self._dropped += len(part) - min(room, len(part))
+            return len(part)
 
     def written(self) -> int:
         """How many bytes its writers, who are stopped now, have written so far."""
