@@ -80,6 +80,15 @@ def test_whoever_takes_back_what_it_wrote_keeps_nobody_waiting(monkeypatch: pyte
     assert (said, log.text()) == ([0], "kept")
 
 
+def test_what_was_written_before_is_taken_apart_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    monkeypatch.setattr(run_log, "_blocks", lambda text, real=run_log._blocks: (taken.append(len(text)), real(text))[1])
+    log = RunLog()
+    log.add("test", [(None, "\n" * 50_000), *((n, f"{n}\n{TRACE}") for n in range(200))])
+    assert sum(taken) < 2 * LOG_CAP
+    assert log.text.count(TRACE) == 1 and log.text.count("[the trace is above]") == 199
+
+
 def test_what_is_over_the_number_of_parts_is_of_no_case() -> None:
     log = RunLog()
     log.add("test", [(n, f"{n}\n") for n in range(LOG_PARTS_CAP + 50)])

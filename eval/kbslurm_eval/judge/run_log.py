@@ -18,6 +18,7 @@ class RunLog:
 
     text: str = ""
     parts: list[LogPart] = field(default_factory=list)
+    _traces: set[str] = field(default_factory=set)  # that stand in it
 
     def add(self, phase: PhaseName, wrote: Iterable[tuple[int | None, str]]) -> None:
         """What one launch wrote, case by case: a case's pieces come together."""
@@ -26,7 +27,8 @@ class RunLog:
             if piece:
                 by_case[index] = by_case.get(index, "") + piece
         for index, piece in by_case.items():
-            self._append(phase, index, without_repeats(clean(piece, LOG_CAP), self.text))
+            if len(self.text) < LOG_CAP:
+                self._append(phase, index, _told_once(clean(piece, LOG_CAP), self._traces))
 
     def note(self, text: str) -> None:
         """A remark of the judge's at the end, for which there is always room."""
@@ -35,6 +37,7 @@ class RunLog:
             gap = "" if self.text.endswith("\n") else "\n"
             size = LOG_CAP - len(text) - 2
             self.text, self.parts = self.text[:size], cut(self.parts, size)
+            self._traces = _traces_in(self.text)
             self._append("test", None, f"{gap}{text}\n")
 
     def _append(self, phase: PhaseName, index: int | None, text: str) -> None:
@@ -63,7 +66,15 @@ def cut(parts: Sequence[LogPart], size: int) -> list[LogPart]:
 
 def without_repeats(text: str, before: str = "") -> str:
     """This text with one line in place of each trace that was already there, or that follows an equal one."""
-    seen = {block for is_trace, block in _blocks(before) if is_trace}
+    return _told_once(text, _traces_in(before))
+
+
+def _traces_in(text: str) -> set[str]:
+    return {block for is_trace, block in _blocks(text) if is_trace}
+
+
+def _told_once(text: str, seen: set[str]) -> str:
+    """The same, for these traces. Those that stay in full are `seen` from then on."""
     kept, again = list[str](), ""
     for is_trace, block in _blocks(text):
         if is_trace and block in seen:
