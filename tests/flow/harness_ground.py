@@ -139,9 +139,9 @@ def judged(
     return Outcome(code=done.returncode, stderr=done.stderr, report=found, out=out)
 
 
-def judged_for_an_ordinary_user(folder: Path, told: wire.Manifest) -> wire.Report:
-    """The harness at isolation level 1 on this manifest, started by root as `nobody` with the system's own Python."""
-    nobody, run = pwd.getpwnam("nobody"), folder / "run"
+def judged_for_an_ordinary_user(folder: Path, told: wire.Manifest, name: str = "nobody") -> wire.Report:
+    """The harness at isolation level 1 on this manifest, started by root as that user with the system's own Python."""
+    nobody, run = pwd.getpwnam(name), folder / "run"
     (run / "work").mkdir(parents=True)
     shutil.copytree(EVAL, run / "eval", ignore=shutil.ignore_patterns("__pycache__"))
     (run / "manifest.json").write_text(wire.dumps(told))

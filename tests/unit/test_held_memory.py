@@ -53,10 +53,10 @@ def test_weighing_a_runner_is_the_submissions_time() -> None:
             self._allowance = launch.Allowance(left_s=10.0, whole_s=10.0)
             self.runner = self  # type: ignore[assignment]
 
-        def out_of_memory(self) -> bool:
+        def overdrawn(self) -> str:
             """Takes its time."""
             time.sleep(0.05)
-            return False
+            return ""
 
     heavy = Heavy()
     heavy._weigh()

@@ -54,7 +54,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kbslurm_eval.cage import places
+from kbslurm_eval.cage import places, user_counts
 from kbslurm_eval.cage.core_warmer import CoreWarmer
 from kbslurm_eval.cage.held_memory import HeldMemory
 from kbslurm_eval.cage.limits import GOES_FIRST, SPARED
@@ -65,6 +65,7 @@ from kbslurm_eval.cage.runners import (
     CALL_STOP_S,
     IMAGE_FACTS,
     START_S,
+    TOO_MUCH,
     CantStart,
     Runner,
     end_in_words,
@@ -199,6 +200,10 @@ class ContainerRunner:
         """Stop all its processes; all are stopped when this returns."""
         self._tree.freeze(None)
 
+    def went_on_ns(self) -> int:
+        """How long some of its processes went on while it was stopped last."""
+        return self._tree.went_on_ns
+
     def core(self) -> int | None:
         """The core that it was last on."""
         return self._tree.core()
@@ -218,16 +223,16 @@ class ContainerRunner:
             return f"it wrote more than {over} MiB of files and was stopped"
         return end_in_words(status - 128) if status > 128 else f"exit code {status}"
 
-    def out_of_memory(self) -> bool:
-        """Whether it holds more memory than allowed, or was killed by the kernel rather than by the judge."""
+    def overdrawn(self) -> str:
+        """Whether it holds more than allowed, and of what, or was killed by the kernel rather than by the judge."""
         status = self._status()
         if status is not None:
             by_kernel = status == 128 + signal.SIGKILL and not self._killed
             told = self._bell.file(f"run.{self._number}.memory").exists()
-            return by_kernel and (told or self._peak > self._limits.memory_bytes // 2)
-        held = self._memory.now(self._tree.known(), self._tree.resident) + self._sockets.now()
+            return TOO_MUCH if by_kernel and (told or self._peak > self._limits.memory_bytes // 2) else ""
+        held = self._memory.now(own := self._tree.known(), self._tree.resident) + self._sockets.now()
         self._peak = max(self._peak, held)
-        return held > self._limits.memory_bytes
+        return TOO_MUCH if held > self._limits.memory_bytes else user_counts.hoarded(own)
 
     def kill(self) -> None:
         """Asks the script and signals the tree itself; waits a moment for the script's word."""

@@ -70,7 +70,7 @@ def _launch(spec: dict[str, Any], said: int) -> None:
     caged = spec["level"] >= 2
     root, me = os.getuid() == 0, os.getpid()
     if caged:
-        _own_namespaces(root)
+        _own_namespaces(root, spec["uid"] or CAGED_UID)
         if spec["inet"]:
             _loopback_up()
         make_root(spec)
@@ -112,7 +112,7 @@ def _outlive(launcher: int) -> None:
         time.sleep(0.001)
 
 
-def _own_namespaces(root: bool) -> None:
+def _own_namespaces(root: bool, launch_uid: int) -> None:
     uid, gid, me = os.getuid(), os.getgid(), os.getpid()
     ready, go = os.pipe()
     told, tell = os.pipe()
@@ -121,7 +121,7 @@ def _own_namespaces(root: bool) -> None:
         os.close(go)
         os.close(told)
         os.read(ready, 1)
-        done = map_ids(me, f"0 0 1\n{INNER_UID} {CAGED_UID} 1\n", f"0 0 1\n{INNER_UID} {CAGED_UID} 1\n")
+        done = map_ids(me, *[f"0 0 1\n{INNER_UID} {launch_uid} 1\n"] * 2)
         os.write(tell, b"y" if done else b"n")
         os._exit(0)
     libc_call("unshare", ALL_NEW)

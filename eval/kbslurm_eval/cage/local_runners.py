@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kbslurm_eval.cage import users
+from kbslurm_eval.cage import user_counts, users
 from kbslurm_eval.cage.core_warmer import CoreWarmer
 from kbslurm_eval.cage.held_memory import HeldMemory
 from kbslurm_eval.cage.judge_children import LAUNCH_OF_ORPHAN, OWN_CHILDREN, end_orphans, orphans_now
@@ -28,6 +28,7 @@ from kbslurm_eval.cage.runner_log import RunnerLog
 from kbslurm_eval.cage.runners import (
     IMAGE_FACTS,
     START_S,
+    TOO_MUCH,
     CantStart,
     Runner,
     end_in_words,
@@ -91,8 +92,8 @@ class LocalRunners:
 
     def start(self, folder: Path, place: Path | None = None) -> Runner:
         """A fresh runner in a fresh cage."""
-        uid = _uid_of_its_own(self._count) if self._level < 2 and os.getuid() == 0 else 0
-        if uid:
+        uid = _uid_of_its_own(self._count) if os.getuid() == 0 else 0
+        if uid and self._level < 2:
             for reached in (folder, *(rank_folder(folder, n) for n in range(self.ranks if self.ranks > 1 else 0))):
                 _let_in(reached, uid)
         score = SPARED if self.spared else GOES_FIRST
@@ -306,6 +307,10 @@ class LocalRunner:
             for pid in orphans_now():
                 LAUNCH_OF_ORPHAN.setdefault(pid, self._main)
 
+    def went_on_ns(self) -> int:
+        """How long some of its processes went on while it was stopped last."""
+        return self._tree.went_on_ns
+
     def core(self) -> int | None:
         """The core that it was last on."""
         return self._tree.core()
@@ -338,16 +343,16 @@ class LocalRunner:
         status = self._reap(self._main, os.WNOHANG)
         return None if status is None else end_in_words(status)
 
-    def out_of_memory(self) -> bool:
-        """Whether it holds more memory than allowed, or was killed by the kernel rather than by the judge."""
+    def overdrawn(self) -> str:
+        """Whether it holds more than allowed, and of what, or was killed by the kernel rather than by the judge."""
         if self._status is not None:
             by_kernel = (
                 os.WIFSIGNALED(self._status) and os.WTERMSIG(self._status) == signal.SIGKILL and not self._killed
             )
-            return by_kernel and self._peak > self._limits.memory_bytes // 2
-        held = self._memory.now(self._own(), self._tree.resident) + self._sockets.now()
+            return TOO_MUCH if by_kernel and self._peak > self._limits.memory_bytes // 2 else ""
+        held = self._memory.now(own := self._own(), self._tree.resident) + self._sockets.now()
         self._peak = max(self._peak, held)
-        return held > self._limits.memory_bytes
+        return TOO_MUCH if held > self._limits.memory_bytes else user_counts.hoarded(own)
 
     def kill(self) -> None:
         """End it; nothing is left when this returns."""

@@ -15,6 +15,7 @@ from kbslurm_eval.shared.wire import ProfileTool
 CALL_STOP_S = 5.0
 IMAGE_FACTS = ("image", "image_digest", "image_pinned", "image_seen")
 START_S = 60.0
+TOO_MUCH = "the submission used more memory than allowed"
 
 
 class CantStart(RuntimeError):
@@ -46,6 +47,10 @@ class Runner(Protocol):
         """Stop all its processes; all are stopped when this returns. Unstoppable otherwise."""
         ...
 
+    def went_on_ns(self) -> int:
+        """How long some of its processes went on while it was stopped last, or none could have been stopped."""
+        ...
+
     def core(self) -> int | None:
         """The core that the process which is called was on when it was stopped."""
         ...
@@ -54,8 +59,9 @@ class Runner(Protocol):
         """How it ended, in words for people; None while it runs."""
         ...
 
-    def out_of_memory(self) -> bool:
-        """Whether it ended, or should end, because it used more memory than allowed."""
+    def overdrawn(self) -> str:
+        """Why it ended, or should end, if it used more memory than allowed, or other things that the kernel counts for
+        its user; empty otherwise."""
         ...
 
     def kill(self) -> None:

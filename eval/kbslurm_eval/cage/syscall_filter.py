@@ -46,6 +46,8 @@ _CALLS: dict[str, tuple[int | None, int | None]] = {
     "timerfd_create": (283, 85),
     # there are so many of them on a node, and one runner could have them all
     "io_setup": (206, 0),
+    # a page that it has put into a pipe is in no process's memory any more
+    "vmsplice": (278, 75),
     # who watches files learns what others on the node open, and slows whatever writes to them
     "inotify_init": (253, None), "inotify_init1": (294, 26), "fanotify_init": (300, 262),
 }  # fmt: skip
@@ -68,7 +70,7 @@ _SIGQUEUE, _TGSIGQUEUE, _PRLIMIT, _AFFINITY = (129, 138), (297, 240), (302, 261)
 _TKILL, _PIDFD_KILL, _FCNTL, _PRCTL = (200, 130), (424, 424), (72, 25), (157, 167)
 _IOCTL, _SETPRIORITY, _SOCKETPAIR = (16, 29), (141, 140), (53, 199)
 _FALLOCATE, _PUNCH_HOLE = (285, 47), 3  # the mode 0 makes a file larger, up to the limit; 3 takes memory away
-_F_SETSIG, _F_SETLEASE, _F_NOTIFY = 10, 1024, 1026
+_F_SETSIG, _F_SETLEASE, _F_NOTIFY, _F_SETPIPE_SZ = 10, 1024, 1026, 1031
 _SETSOCKOPT, _BUFFER_SIZES = (54, 208), (7, 8, 32, 33)
 _F_SETOWN, _F_SETOWN_EX, _FIOSETOWN, _SIOCSPGRP = 8, 15, 0x8901, 0x8902
 _TIOCSPTLCK, _TIOCSCTTY = 0x4004_5431, 0x540E
@@ -131,6 +133,7 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
     # this user's.
     refuse_argument(_FCNTL, _F_SETLEASE, 1)
     refuse_argument(_FCNTL, _F_NOTIFY, 1)  # watches a folder, as inotify does
+    refuse_argument(_FCNTL, _F_SETPIPE_SZ, 1)  # what pipes may hold is counted for a user on the whole node
     if not inet:  # what lies in sockets is counted by how many there are
         for option in _BUFFER_SIZES:
             refuse_argument(_SETSOCKOPT, option, 2)

@@ -12,8 +12,9 @@ from typing import Any
 from kbslurm_eval.cage.kernel import PR_CAP_AMBIENT, PR_SET_KEEPCAPS, PR_SET_SECUREBITS, CageError, libc_call, prctl
 
 CAGED_UID = 65_533
-# Without namespaces each launch of a judge that is root has a user of its own, whom nobody else is: the kernel counts a
-# user's processes, and gives one user's to the other ones of it.
+# Each launch of a judge that is root has a user of its own, whom nobody else is: the kernel counts what a user has on
+# the whole node (pipes, descriptors in pollers; without namespaces processes, too), and gives one user's processes to
+# the other ones of it.
 # They lie above what sssd and FreeIPA give to people (to 2 000 200 000), below systemd's foreign ones (2 147 352 576).
 OWN_UIDS, UIDS_OF_A_JUDGE = 2_010_000_000, 32
 INNER_UID = 1_000

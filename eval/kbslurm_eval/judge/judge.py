@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbslurm_eval.cage import seen_inside
+from kbslurm_eval.cage import seen_inside, user_counts
 from kbslurm_eval.cage.runners import CantStart, Runners
 from kbslurm_eval.judge.builds import Builds
 from kbslurm_eval.judge.call_checks import CallChecks
@@ -82,7 +82,7 @@ class Judge:
         reason = ""
         try:
             with _alarm(self._run.manifest.limits.total_s):
-                verdict, reason = self._judged()
+                verdict, reason = _whose_fault(*self._judged())
                 if verdict == "passed" and self._run.manifest.mode == "profile":
                     self._profile()
         except OutOfTime:
@@ -187,6 +187,13 @@ def _reason(name: PhaseName, fault: Rejected) -> str:
         if said.startswith(("while building", "while loading", "test ", "benchmark "))
         else f"{where}: {said}"
     )
+
+
+def _whose_fault(verdict: VerdictName, reason: str) -> tuple[VerdictName, str]:
+    """Not this submission's, if its node has too little of something now that its own processes are gone."""
+    if verdict not in ("error", "timeout") or (kind := user_counts.short()) is None:
+        return verdict, reason
+    return "infrastructure", f"another run on this node has all {user_counts.LEFT[kind]} of its user; {reason}"
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import statistics
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -236,7 +236,11 @@ class Launch:
             raise Rejected("violation", "the submission answered for a call that wasn't made")
         if len(out) != out_size or any(out[at : at + len(part)] != part for at, part in first):
             raise Rejected("violation", "the output was still being written after it was reported done")
-        return self._said(token, ns, out)
+        return self._said(token, self._late(ns), out)
+
+    def _late(self, ns: int) -> int:
+        """A call's time, with that in which some of the runner's processes went on after it was told to stop."""
+        return ns + self.runner.went_on_ns()
 
     def _said(self, token: bytes, ns: int, out: bytes | bytearray | memoryview) -> Reply:
         """The answer that was read, with what the runner says of it."""
@@ -249,8 +253,8 @@ class Launch:
     def _weigh(self) -> None:
         """Raise if it holds more memory than allowed. What it takes to find that out is the submission's time."""
         with self._theirs():
-            if self.runner.out_of_memory():
-                raise Rejected("memory", "the submission used more memory than allowed")
+            if why := self.runner.overdrawn():
+                raise Rejected("memory", why)
 
     @contextlib.contextmanager
     def _theirs(self) -> Iterator[None]:
@@ -269,8 +273,8 @@ class Launch:
 
     def hoard(self) -> Rejected | None:
         """The verdict if something else failed for want of memory that this submission holds; it is still stopped."""
-        if self.runner.ended() is None and self.runner.out_of_memory():
-            return Rejected("memory", "the submission used more memory than allowed")
+        if self.runner.ended() is None and (why := self.runner.overdrawn()):
+            return Rejected("memory", why)
         return None
 
     def _go_on(self) -> None:
@@ -346,8 +350,8 @@ class Launch:
     def _gone(self) -> Rejected | None:
         """The verdict if the runner has ended, or should end."""
         how = self.runner.ended()
-        if self.runner.out_of_memory():
-            return Rejected("memory", "the submission used more memory than allowed")
+        if why := self.runner.overdrawn():
+            return Rejected("memory", why)
         if how is None:
             return None
         return gone(how)
@@ -511,7 +515,7 @@ class Launch:
             self._stop()
             self._rest()
         self._collected(kind, self._last, 0, [], 0)  # nothing else was answered meanwhile
-        return replies
+        return [*replies[:-1], replace(replies[-1], ns=self._late(replies[-1].ns))]
 
     def _rest(self) -> None:
         """Whatever goes on although its process is stopped has come to rest when this returns."""

@@ -160,7 +160,7 @@ class RanksLaunch(Launch):
                 self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9, start=self.starts)
         if kind is Kind.CALL:
             self._weigh()
-        ns = done_ns - start_ns + slept_in_ns
+        ns = self._late(done_ns - start_ns + slept_in_ns)
         parts = [self._taken(rank, tokens[rank], sizes[rank], first[rank], ns) for rank in range(self._world)]
         return RankReplies(ns=ns, parts=tuple(parts))
 

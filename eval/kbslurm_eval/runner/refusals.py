@@ -19,6 +19,7 @@ from kbslurm_eval.runner.isolation_hints import behind
 NETWORK = "submissions have no network: put what yours needs into its own files"
 WRITES = "a submission can only write to its own folder ($TMPDIR, which tempfile uses); all else is read-only"
 FULL = "the memory that holds a submission's own files is full"
+POLLED = "this node has no room left for another descriptor in a poller"
 LOOKS = "no process of a submission may look into another or trace it"
 SPACES = "a submission keeps the namespaces and mounts that it was started with"
 MEMFD = "nameless memory isn't counted; use multiprocessing.shared_memory, or a file in $TMPDIR"
@@ -64,7 +65,7 @@ def _of(error: BaseException) -> str:
             most = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
             return f"a file of a submission may have at most {most >> 20} MiB"
         case errno.ENOSPC:
-            return FULL
+            return POLLED if frames and os.path.basename(frames[-1].filename) == "selectors.py" else FULL
         case errno.EMFILE:
             most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
             return f"a submission may have at most {most} files open at once"

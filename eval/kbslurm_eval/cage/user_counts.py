@@ -1,0 +1,95 @@
+"""What the kernel counts for a user on the whole node, in no limit of a process: whoever has all of it has others' runs
+fail, as long as both are the same user's."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import select
+from collections.abc import Iterable
+from typing import Literal
+
+from kbslurm_eval.cage.processes import GONE
+
+Kind = Literal["pipes", "pollers"]
+
+USUAL_PIPE = 65_536  # bytes that a pipe holds
+LEAST_PIPES, LEAST_POLLED = 16_384, 100_000  # pages of pipes and descriptors in pollers, if this machine doesn't say
+PART = 4  # who has more than a quarter is to blame
+TOLD: dict[Kind, str] = {
+    "pipes": "holds more pipes than its share of what this node has for one user",
+    "pollers": "has more descriptors in pollers (epoll) than its share of what this node has for one user",
+}
+LEFT: dict[Kind, str] = {"pipes": "the pipes", "pollers": "the room in pollers (epoll)"}
+_F_GETPIPE_SZ = 1032
+
+
+def short() -> Kind | None:
+    """What this process's user has none left of, if anything."""
+    ends = os.pipe()
+    try:
+        with contextlib.suppress(OSError):  # gVisor's pipes have no size
+            if 0 < fcntl.fcntl(ends[0], _F_GETPIPE_SZ) < USUAL_PIPE:
+                return "pipes"
+        with select.epoll() as poller:
+            poller.register(ends[0], select.EPOLLIN)
+    except OSError as error:
+        return "pollers" if error.errno == errno.ENOSPC else None
+    finally:
+        for end in ends:
+            os.close(end)
+    return None
+
+
+def hoarded(pids: Iterable[int]) -> str:
+    """What there is too little left of because of these processes, in a sentence; empty if nothing."""
+    kind = short()
+    return f"the submission {TOLD[kind]}" if kind is not None and hoards(pids, kind) else ""
+
+
+def hoards(pids: Iterable[int], kind: Kind) -> bool:
+    """Whether these stopped processes have more of it than a run needs, or don't let that be seen."""
+    try:
+        if kind == "pipes":
+            pages = USUAL_PIPE // os.sysconf("SC_PAGE_SIZE")
+            return PART * pages * len(_pipes(pids)) > _limit("/proc/sys/fs/pipe-user-pages-soft", LEAST_PIPES)
+        return PART * sum(map(_polled, pids)) > _limit("/proc/sys/fs/epoll/max_user_watches", LEAST_POLLED)
+    except PermissionError:
+        return True
+
+
+def _pipes(pids: Iterable[int]) -> set[str]:
+    """The pipes that one of these has open."""
+    found = set[str]()
+    for pid in pids:
+        for fd in _names(f"/proc/{pid}/fd"):
+            with contextlib.suppress(*GONE):
+                if (told := os.readlink(f"/proc/{pid}/fd/{fd}")).startswith("pipe:"):
+                    found.add(told)
+    return found
+
+
+def _polled(pid: int) -> int:
+    """How many descriptors this one's pollers watch."""
+    count = 0
+    for fd in _names(f"/proc/{pid}/fd"):
+        with contextlib.suppress(*GONE):
+            if os.readlink(f"/proc/{pid}/fd/{fd}") == "anon_inode:[eventpoll]":
+                with open(f"/proc/{pid}/fdinfo/{fd}", "rb") as file:
+                    count += file.read().count(b"tfd:")
+    return count
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except GONE:
+        return []
+
+
+def _limit(file: str, least: int) -> int:
+    with contextlib.suppress(OSError, ValueError), open(file, encoding="ascii") as told:
+        return int(told.read()) or least
+    return least

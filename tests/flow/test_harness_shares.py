@@ -1,0 +1,139 @@
+"""What the kernel counts for a user on the whole node: nobody takes others' share of it, or is blamed for who did."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pwd
+import select
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kbslurm_eval.cage import user_counts
+from kbslurm_eval.cage.local_runners import LocalRunners
+from kbslurm_eval.shared import wire
+from kbslurm_eval.shared.runner_link import JudgeEnd
+from tests.flow import harness_ground as ground
+from tests.services import pointless
+
+USER = "games"  # on every Debian; nobody's runs go on beside these tests
+HOARDER = """
+import os, time
+
+def custom_kernel(data):
+    for _ in range(5):
+        if os.fork() == 0:
+            kept = [os.pipe() for _ in range(240)]
+            time.sleep(600)
+    time.sleep(2)
+    return sorted(data)
+"""
+NEEDS_A_PIPE = """
+import os
+
+def custom_kernel(data):
+    reads, writes = os.pipe()
+    os.write(writes, bytes(30_000))
+    os.read(reads, 30_000)
+    return sorted(data)
+"""
+HOLDS = """
+import os, sys, time
+kept = [os.pipe() for _ in range(1100)]
+print("holds", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def user() -> str:
+    if os.getuid() != 0:
+        pointless("only root may start a judge as somebody else")
+    return USER
+
+
+@contextlib.contextmanager
+def holder_of_pipes(name: str) -> Iterator[int]:
+    """A process of this user that has all its pipes."""
+    owner = pwd.getpwnam(name)
+    argv = ["prlimit", "--nofile=4096:4096", "/usr/bin/python3", "-I", "-c", HOLDS]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, user=owner.pw_uid, group=owner.pw_gid, cwd="/") as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"holds\n"
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def test_whoever_has_a_nodes_pipes_used_too_much_memory(tmp_path: Path, user: str) -> None:
+    told = ground.manifest(HOARDER, mode="test", limits=ground.limits(memory_bytes=2 << 30))
+    report = ground.judged_for_an_ordinary_user(tmp_path, told, user)
+    assert report.verdict == "memory", report.reason
+    assert "holds more pipes than its share" in report.reason
+
+
+def test_whom_somebody_else_left_no_pipes_is_not_to_blame(tmp_path: Path, user: str) -> None:
+    tmp_path.chmod(0o711)
+    told = ground.manifest(NEEDS_A_PIPE, mode="test", limits=ground.limits(test_s=2.0))
+    assert ground.judged_for_an_ordinary_user(tmp_path / "alone", told, user).verdict == "passed"
+    with holder_of_pipes(user):
+        report = ground.judged_for_an_ordinary_user(tmp_path / "beside", told, user)
+    assert report.verdict == "infrastructure", report.reason
+    assert report.reason.startswith("another run on this node has all the pipes of its user; test phase")
+
+
+def test_what_a_process_has_is_counted_once_and_what_it_hides_is_too_much() -> None:
+    held = [os.pipe() for _ in range(3)]
+    spare = os.dup(held[0][0])
+    with select.epoll() as poller:
+        for reads, _ in held:
+            poller.register(reads, select.EPOLLIN)
+        assert len(user_counts._pipes([os.getpid(), os.getpid()])) >= 3
+        before = len(user_counts._pipes([os.getpid()]))
+        assert user_counts._polled(os.getpid()) >= 3
+    for fd in (spare, *(fd for pair in held for fd in pair)):
+        os.close(fd)
+    assert before - len(user_counts._pipes([os.getpid()])) == 3
+    assert user_counts.short() is None
+    assert user_counts.hoarded([os.getpid()]) == ""
+    assert not user_counts.hoards([1 << 22], "pipes"), "it is gone"
+
+
+def test_too_small_a_pipe_and_a_full_poller_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(fcntl, "fcntl", lambda *_: 8192)
+        assert user_counts.short() == "pipes"
+
+    class Full:
+        def __enter__(self) -> Full:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            return None
+
+        def register(self, *_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(select, "epoll", Full)
+    assert user_counts.short() == "pollers"
+
+
+def test_each_launch_in_namespaces_is_a_user_of_its_own(user: str) -> None:
+    if ground.achieved_level() < 2:
+        pointless("there are no namespaces here")
+    runners, seen, ends = LocalRunners(wire.Limits(), level=2), set[int](), list[JudgeEnd]()
+    try:
+        for _ in range(3):
+            folder = runners.prepare()
+            ends.append(JudgeEnd(folder))
+            started = runners.start(folder)
+            seen.add(os.stat(f"/proc/{started.pid}").st_uid)
+    finally:
+        runners.close()
+        for end in ends:
+            end.close()
+    assert len(seen) == 3 and 0 not in seen
