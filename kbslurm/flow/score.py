@@ -108,7 +108,7 @@ def _measured(
 ) -> Ranks:
     """How a passed leaderboard run ranks: measured on a normal node, in the board's units, and a second time if it
     would improve its author's rank."""
-    if verdict.name != "passed" or report.mode != "leaderboard" or verdict.score_s is None:
+    if report.mode != "leaderboard" or not (work.via == finals.FINAL or (verdict.name == "passed" and verdict.score_s)):
         return Ranks(verdict=verdict)
     problem = work.problem
     node = attempt.node or str(report.host.get("node") or "")

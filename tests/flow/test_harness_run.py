@@ -413,6 +413,37 @@ def test_a_final_measures_rivals_beside_one_another_and_one_that_fails_ends_noth
     assert times[0] < times[1]
 
 
+IN_A_FINAL = """
+import time
+calls, before = 0, 0.0
+
+def custom_kernel(data):
+    global calls, before
+    calls, waited = calls + 1, time.monotonic() - before
+    if calls > 1 and waited > 0.4:
+        raise RuntimeError("somebody else was called in between")
+    before = time.monotonic()
+    return sorted(data)
+"""
+
+
+def test_the_first_of_a_board_without_a_baseline_cannot_end_a_final_for_the_others(tmp_path: Path) -> None:
+    slow = "import time\ndef custom_kernel(data):\n    time.sleep(0.5)\n    return sorted(data)\n"
+    told = ground.manifest(
+        IN_A_FINAL,
+        budget=wire.Budget(launches=2, calls=3),
+        config={"rivals": [IN_A_FINAL, slow, RIGHT]},
+    )
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "error", report.reason
+    assert [row["verdict"] for row in report.host["rivals"]] == ["error", "passed", "passed"]
+    counts = {r: sum(s.phase == "ranked" and s.rival == r for s in report.samples) for r in range(4)}
+    assert counts == {0: 0, 1: 0, 2: 2, 3: 2}
+    assert all(len(s.own.calls_ns) == 3 for s in report.samples if s.rival)
+    (ranked,) = (one for one in report.benchmarks if one.phase == "ranked")
+    assert ranked.status == "error"
+
+
 def test_only_the_last_benchmark_is_timed_in_the_ranked_phase_where_only_it_counts(tmp_path: Path) -> None:
     source = "def custom_kernel(data):\n    return sorted(data)\n"
     cases = [{"n": 200, "seed": 7}, {"n": 300, "seed": 8}, {"n": 400, "seed": 9}]

@@ -33,6 +33,9 @@ class TimedPhase:
     def __init__(self, run: RunState, launches: Launches, calls: CallChecks) -> None:
         self._run, self._launches, self._calls = run, launches, calls
         self._rivals: finals.Rivals | None = None
+        # in a final whose lead is one of the finalists: what ended it, and where; the others go on
+        self._lead_fell: Rejected | None = None
+        self._fell_at: Case | None = None
         self._plan = CallPlan(run, calls)
         self._started_s = 0.0
 
@@ -64,7 +67,7 @@ class TimedPhase:
             while number < launches and (number < manifest.budget.launches or self._has_time(longest, allowance)):
                 with longest.launch(allowance):
                     times, at, fault = self._measured(name, cases, calls, number, allowance)
-                if fault is not None:
+                if fault is not None and self._lead_fell is None:
                     return fault
                 self._run.results.samples += [timing.of_launch(name, n, number, found) for n, found in times.items()]
                 number += 1
@@ -77,6 +80,7 @@ class TimedPhase:
             fault = rejected
             raise
         finally:
+            fault, at = fault or self._lead_fell, self._fell_at or at
             if self._rivals is not None:
                 self._run.results.facts["rivals"] = self._rivals.told()
             self._run.results.facts.setdefault("spent", {})[name] = self._spent(time.perf_counter() - began, *before)
@@ -84,7 +88,7 @@ class TimedPhase:
                 mine = fault if case.index == at.index else None
                 seen = timing.nets(self._run.results.samples, name, case.index)
                 self._run.results.benchmarks.append(self._benchmark(name, case, seen, mine, fault))
-        return None
+        return self._lead_fell
 
     def _launches_asked(self, timed: Sequence[int], planned: int) -> int:
         """How many launches the board's precision calls for, by the spread of the planned ones."""
@@ -161,7 +165,8 @@ class TimedPhase:
         self, name: PhaseName, cases: Sequence[Case], calls: dict[int, int], number: int, allowance: Allowance
     ) -> tuple[dict[int, timing.LaunchTimes], Case, Rejected | None]:
         patterns = {c.index: self._plan.pattern(c.index) for c in cases}
-        launch, at, fault = None, cases[0], None
+        launch, at, fault = None, cases[0], self._lead_fell
+        times: dict[int, timing.LaunchTimes] = {}
         rivals: finals.RivalLaunches | None = None
         plan = [case for case in cases for _ in range(self._plan.goes(case.index, calls[case.index]))]
         _DICE.shuffle(plan)
@@ -175,11 +180,15 @@ class TimedPhase:
                 for _, wrong in self._calls.checked_late(name):
                     raise ProblemTrouble(f"the problem's baseline fails: {wrong.said}")
             with self._starting():
-                launch = self._launches.start(name, allowance, self._launches.built(name, self._run.manifest))
-                times = self._nulls(launch, patterns)
-                self._launches.hand_over(launch, self._run.manifest)
+                if self._lead_fell is None:
+                    launch = self._launches.start(name, allowance, self._launches.built(name, self._run.manifest))
+                    times = self._nulls(launch, patterns)
+                    try:
+                        self._launches.hand_over(launch, self._run.manifest)
+                    except Rejected as ending:
+                        fault, launch, times = self._lead_falls(name, cases[0], ending, launch), None, {}
                 rivals = self._rival_launches(name, patterns)
-            counts = dict.fromkeys(times, 0)
+            counts = dict.fromkeys(patterns, 0)
 
             def taken() -> _Taken:
                 rows = [times, base_times, *(rivals.times.values() if rivals is not None else ())]
@@ -188,6 +197,9 @@ class TimedPhase:
             with _quiet():
                 for step, at in enumerate(self._steadily(plan, allowance, taken)):
                     count = counts[at.index]
+                    if launch is None:
+                        self._rivals_alone(rivals, at, number, counts)
+                        continue
                     kept = count >= WARM_UPS and len(times[at.index].calls_ns) < calls[at.index]
                     wanted = calls[at.index] - len(times[at.index].calls_ns) if kept else 0
                     if base is not None and step % 2:  # candidate, baseline, baseline, candidate, and so on
@@ -197,10 +209,17 @@ class TimedPhase:
                     try:
                         fault, took = self._calls_of(name, at, (number, count), launch, wanted)
                     except Rejected as ending:
-                        raise self._calls.timed_out_at(name, at, ending) from None
+                        ended = self._calls.timed_out_at(name, at, ending)
+                        fault, launch, times = self._lead_falls(name, at, ended, launch), None, {}
+                        self._rivals_alone(rivals, at, number, counts)
+                        continue
                     launch.starts = False
-                    if fault is not None:
+                    if fault is not None and not self._lead_is_finalist:
                         break
+                    if fault is not None:
+                        fault, launch, times = self._lead_falls(name, at, fault, launch), None, {}
+                        self._rivals_alone(rivals, at, number, counts)
+                        continue
                     if base is not None and not step % 2:
                         self._base_call(name, at, (number, count), base, base_times, wanted)
                     if rivals is not None:
@@ -212,9 +231,9 @@ class TimedPhase:
                     if step % 8 == 7:
                         times[at.index].null_ns.append(self._null(launch, patterns[at.index]))
                     self._run.heartbeat.step()
-            if fault is None:
+            if launch is not None and fault is None:
                 launch.witness(name, times)
-            if rivals is not None and fault is None:
+            if rivals is not None and fault is self._lead_fell:
                 self._run.results.samples += rivals.samples(name, number, base_times)
         except ProblemTrouble as trouble:
             raise self._launches.to_blame(launch, trouble) from None
@@ -230,6 +249,27 @@ class TimedPhase:
         for index, found in base_times.items():
             times[index].baseline = found
         return times, at, fault
+
+    @property
+    def _lead_is_finalist(self) -> bool:
+        """Whether this is a final without a trusted lead: its lead is the first of the finalists."""
+        return self._rivals is not None and not isinstance(self._run.manifest.config.get("baseline"), str)
+
+    def _lead_falls(self, name: PhaseName, at: Case, fault: Rejected, launch: Launch) -> Rejected:
+        """Its fault ends nothing for the others if it is a finalist as they are; raises it otherwise."""
+        if not self._lead_is_finalist:
+            raise fault from None
+        self._lead_fell, self._fell_at = fault, at
+        with self._starting():
+            self._launches.end(name, launch)
+        return fault
+
+    def _rivals_alone(self, rivals: finals.RivalLaunches | None, at: Case, number: int, counts: dict[int, int]) -> None:
+        """One step of a final that goes on without its lead; each go of a final is one call."""
+        if rivals is not None:
+            rivals.step(at, (number, counts[at.index]), kept=counts[at.index] >= WARM_UPS)
+        counts[at.index] += 1
+        self._run.heartbeat.step()
 
     def _baseline(
         self, name: PhaseName, patterns: dict[int, Prepared]
@@ -399,7 +439,7 @@ def _that_count(took: Sequence[int], wanted: int) -> list[tuple[int, int]]:
 class _Taken:
     """The samples that there are now, so that those of the batch that follows can be taken back."""
 
-    def __init__(self, rows: Iterable[Mapping[int, timing.LaunchTimes]], launch: Launch) -> None:
+    def __init__(self, rows: Iterable[Mapping[int, timing.LaunchTimes]], launch: Launch | None) -> None:
         every = [(index, times) for row in rows for index, times in row.items()]
         lists = [found for _, times in every for found in (times.calls_ns, times.null_ns)]
         self._marks = [(found, len(found)) for found in lists]
@@ -410,7 +450,8 @@ class _Taken:
         """None of what came since counts."""
         for found, many in self._marks:
             del found[many:]
-        self._launch.take_back(self._kept)
+        if self._launch is not None:
+            self._launch.take_back(self._kept)
 
 
 @dataclass(kw_only=True)
