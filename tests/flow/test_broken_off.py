@@ -21,7 +21,7 @@ from tests.command_line import CommandLine
 from tests.flow import test_submission_page as pages
 from tests.flow.puppet import ended, sealed_report
 from tests.flow.stage import HandClock, Stage
-from tests.flow.test_measuring import PAIRED, board, judge, next_attempt
+from tests.flow.test_measuring import PAIRED, board, disturbed, judge, next_attempt
 from tests.flow.test_pages import browsing
 from tests.popcorn.served_api import GOOD, served
 
@@ -198,6 +198,14 @@ def test_who_cancels_a_run_that_is_being_ranked_has_broken_it_off(
     assert stage.open_runs() == counts
 
 
+def test_who_cancels_a_run_whose_node_then_fails_has_broken_it_off(stage: Stage) -> None:
+    number = submitted(stage)
+    attempt = running(stage, "ranked")
+    cancel(stage.store.submissions, number, stage.person("ada"), stage.clock.now())
+    give_up(stage.store.attempts, attempt, Ending.NODE_FAILURE, "the node failed", stage.clock.now())
+    assert broken(stage) == [True] and stage.run()["state"] == "cancelled"
+
+
 def test_who_cancels_a_queued_run_has_broken_off_nothing_but_a_second_measurement(stage: Stage) -> None:
     ada = stage.person("ada")
     cancel(stage.store.submissions, submitted(stage), ada, stage.clock.now())
@@ -248,6 +256,21 @@ def test_members_of_a_team_break_off_for_one_another_and_for_nobody_else(stage: 
     assert board(stage) == [("blue", 0.301), ("red", 0.404)] and stage.open_runs() == 0
 
 
+def test_what_was_done_for_another_team_stays_with_that_team(stage: Stage) -> None:
+    stage.rows("UPDATE leaderboard SET teams = true RETURNING id")
+    for name in ("ada", "bea"):
+        stage.store.people.set_team(stage.person(name), "red", by="host", now=stage.clock.now())
+    submitted(stage, "ada")
+    break_off(stage)
+    stage.store.people.set_team(stage.person("ada"), "blue", by="host", now=stage.clock.now())
+    submitted(stage, "ada")
+    measured(stage, 0.400, 0.401)
+    assert stage.open_runs() == 0
+    submitted(stage, "bea")
+    measured(stage, 0.300, 0.301)
+    assert stage.open_runs() == 1, "it was for bea's"
+
+
 def test_another_gpu_type_and_other_people_are_not_concerned(database_url: str) -> None:
     stage = Stage.build(database_url, confirm=True, gpus=("A100", "H100"))
     stage.submit(mode="leaderboard", gpus=("H100",))
@@ -284,8 +307,13 @@ def test_a_board_without_confirmation_has_its_luck_and_hosts_are_told(stage: Sta
     submitted(stage)
     measured(stage, 0.4)
     assert board(stage) == [("ada", 0.4)] and stage.open_runs() == 0
+    submitted(stage)
+    attempt = next_attempt(stage)
+    score(stage.store, attempt, disturbed(stage.store.attempts.work(attempt.id)), stage.clock.now())
+    measured(stage, 0.01)
+    assert stage.open_runs() == 0, "a disturbed run is measured again, but no more often"
     (found,) = [one for one in stage.store.overview.attention(now=stage.clock.now()) if one.kind == "broken_off"]
-    assert "4 of the last 5 ranked measurements of ada on board (A100) broke off" in found.text
+    assert "4 of the last 7 ranked measurements of ada on board (A100) broke off" in found.text
     assert "kbslurm submission code 1 2 3 4 --out DIR" in found.text
 
 
