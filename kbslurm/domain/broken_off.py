@@ -32,6 +32,7 @@ LAST = 20  # so many measurements are looked back on
 MOST = 5  # so many measurements are added at most
 USUAL = 0.05  # of an honest person's measurements break off, at most
 CHANCE = 0.001  # what is less probable than this isn't chance
+FEWEST = 3  # fewer may always be chance
 PUBLIC = frozenset({"test", "benchmark"})
 
 

@@ -41,11 +41,13 @@ LAST_MEASURED = f"""SELECT m.id, m.submission_id, m.broke_off, m.ended_at, m.sec
 
 _SIDES = f"""
 WITH lately AS (
-    SELECT DISTINCT ON (s.board_id, r.gpu, r.problem_version_id, CASE WHEN b.teams THEN s.team END,
-        CASE WHEN b.teams AND s.team IS NOT NULL THEN 0 ELSE s.person_id END) r.id AS run_id
+    SELECT max(r.id) AS run_id
     FROM run r JOIN submission s ON s.id = r.submission_id
     JOIN leaderboard b ON b.id = s.board_id AND b.deleted_at IS NULL AND b.problem_version_id = r.problem_version_id
     WHERE r.broke_off AND r.ended_at > %(since)s AND (r.rejudging_id = 0 OR r.counts)
+    GROUP BY s.board_id, r.gpu, r.problem_version_id, CASE WHEN b.teams THEN s.team END,
+        CASE WHEN b.teams AND s.team IS NOT NULL THEN 0 ELSE s.person_id END
+    HAVING count(*) >= {broken_off.FEWEST}
 )
 SELECT b.name AS board, r.gpu, p.id AS person, CASE WHEN b.teams THEN coalesce(s.team, p.name) ELSE p.name END AS who,
     found.broke_off, found.many, found.at, found.submissions
@@ -56,7 +58,7 @@ CROSS JOIN LATERAL (
         max(l.ended_at) FILTER (WHERE l.broke_off) AS at,
         array_agg(DISTINCT l.submission_id ORDER BY l.submission_id) FILTER (WHERE l.broke_off) AS submissions
     FROM ({LAST_MEASURED.format(run="r")}) l
-) found WHERE found.broke_off > 0
+) found
 """
 
 
@@ -64,7 +66,7 @@ class BrokenOff(Rows):
     """Whose ranked runs break off."""
 
     def attention(self, now: datetime) -> list[Attention]:
-        """People and teams whose last ranked measurements broke off more often than by chance, and lately."""
+        """People and teams whose last ranked measurements broke off more often than by chance, some of them lately."""
         return [
             Attention(
                 kind="broken_off",

@@ -294,6 +294,7 @@ def test_a_score_that_was_taken_back_stands_for_all_that_cant_be_told_from_it() 
 )
 def test_what_is_more_than_chance(broke_off: int, of: int, beyond: bool) -> None:
     assert broken_off.beyond_chance(broke_off, of) == beyond
+    assert not broken_off.beyond_chance(broken_off.FEWEST - 1, broken_off.FEWEST - 1)
 
 
 def test_what_its_author_is_told() -> None:
