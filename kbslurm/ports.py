@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from kbslurm.domain.breaker import Breaker, Outcomes
+from kbslurm.domain.broken_off import Again
 from kbslurm.domain.drains import Drain, PlaceLine
 from kbslurm.domain.drift import Ranked
 from kbslurm.domain.intake import Admission, Basis, ServiceToken
@@ -410,13 +411,19 @@ class Scores(Protocol):
         second_seed: str | None = None,
         b_ref_s: Sequence[float] | None = None,
         artifacts: Mapping[str, bytes] | None = None,
+        broke_off: bool | None = False,
+        instead: RunId | None = None,
     ) -> bool:
         """Store run, attempt, verdict, raw samples, a profile's files and the event in one fenced statement. False: the
-        report is stale; see keep_stale. With `second_seed`, a second measurement is queued and counts instead;
-        `b_ref_s` is a calibration's result."""
+        report is stale; see keep_stale. With `second_seed`, another measurement is queued and counts instead; so does
+        `instead`, an earlier one. `b_ref_s` is a calibration's result. `broke_off`: whether it failed while it was
+        being ranked; None: as far as its progress told. A second measurement that failed always did."""
 
     def yardstick(self, attempt: OpenAttempt, node: str) -> Yardstick:
         """What is needed to score a leaderboard run."""
+
+    def again(self, attempt: OpenAttempt) -> Again | None:
+        """What is needed besides for a second or later measurement; None: it isn't one, or no other can follow."""
 
     def note_baseline(self, attempt: AttemptId, node: str, level: float, now: datetime, *, inside: bool) -> None: ...
 

@@ -55,6 +55,8 @@ def _run(run: RunView, mode: str) -> dict[str, Any]:
         "second": run.second,
         "held": run.held,
         "first_score_s": run.first_score_s,
+        "broke_off": run.broke_off,
+        "measurements": run.measurements,
         "queued_at": run.queued_at.isoformat(),
         "ended_at": _text(run.ended_at),
         "reason": run.reason,
@@ -141,6 +143,8 @@ def _run_from_json(row: Mapping[str, Any]) -> RunView:
         second=row["second"],
         held=row["held"],
         first_score_s=row["first_score_s"],
+        broke_off=row.get("broke_off", False),
+        measurements=row.get("measurements", 1),
     )
 
 

@@ -54,7 +54,9 @@ class FullAttempt(Shape):
 
 
 class FullRun(Shape):
-    """A run. `standing` is its state as shown to people."""
+    """A run. `standing` is its state as shown to people. `broke_off`: it failed, or its author cancelled it, while it
+    was being ranked. `measurements`: how often it was measured so far; of more than two the slowest but for the first
+    counts."""
 
     id: Id
     gpu: str
@@ -63,6 +65,8 @@ class FullRun(Shape):
     second: bool
     held: bool
     first_score_s: float | None
+    broke_off: bool = False
+    measurements: int = 1
     queued_at: str
     ended_at: str | None
     reason: str
@@ -126,6 +130,8 @@ class FullSubmissionTold(Shape):
                             "second": False,
                             "held": False,
                             "first_score_s": None,
+                            "broke_off": False,
+                            "measurements": 1,
                             "queued_at": "2026-05-01T12:00:00+00:00",
                             "ended_at": None,
                             "reason": "",

@@ -32,6 +32,12 @@ class Outcome:
     low_s: float | None = None
     high_s: float | None = None
 
+    @property
+    def failed(self) -> bool:
+        """Whether it dropped out through its own doing. Then the slow end of the interval of the score that it had
+        counts, or whoever's final goes badly would keep that score by ending its process."""
+        return self.score_s is None and self.verdict != "infrastructure"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Gap:

@@ -276,6 +276,7 @@ class _Scores:
         self._gone: dict[tuple[int, int, str], list[Score]] = {}
         self._calibrated: set[int] = set()
         self._final_scores: dict[int, dict[int, Score]] = {}
+        self._dropped_out: dict[int, set[int]] = {}
 
     def check(self, read: Read) -> None:
         launches = groupby(read("samples"), key=lambda row: int(row["run"]))
@@ -373,6 +374,9 @@ class _Scores:
         final = self._index.finals.get(number)
         if final is not None and sub.via == finals.FINAL:
             told = finals.outcomes(report, task, units.get((held.version, held.gpu)))
+            self._dropped_out[int(final["final"])] = {
+                int(final["rivals"][one.rival]) for one in told if one.failed and one.rival < len(final["rivals"])
+            }
             self._final_scores[int(final["final"])] = {
                 int(final["rivals"][one.rival]): Score(one.score_s, one.low_s, one.high_s)
                 for one in told
@@ -390,15 +394,26 @@ class _Scores:
         for row in read("final_scores"):
             self._found.final_scores += 1
             final, run = int(row["final"]), int(row["run"])
-            again = self._final_scores.get(final, {}).get(run)
-            if again is None or not _same(again, _score_of(row)):
+            if not self._follows(final, run, _score_of(row)):
                 self._found.differs(f"run {run}: its score in final {final} doesn't follow from the final's samples")
         for row in read("fixed_places"):
             run, said = int(row["run"]), _score_of(row)
             verdict = self._index.verdicts.get(run)
             may = [verdict.score if verdict else None, *(one.get(run) for one in self._final_scores.values())]
+            may.append(self._index.final_scores.get(run))
             if not any(one is not None and _same(said, one) for one in may):
                 self._found.differs(f"run {run}: its fixed score is neither its verdict's nor a final's")
+
+    def _follows(self, final: int, run: int, said: Score) -> bool:
+        """Whether this is what it came to in that final, or, if it failed there, the slow end of what counted
+        before."""
+        again = self._final_scores.get(final, {}).get(run)
+        if again is not None:
+            return _same(again, said)
+        verdict = self._index.verdicts.get(run)
+        before = [verdict.score if verdict else None, *(one.get(run) for one in self._final_scores.values())]
+        ends = [Score(one.high_s, one.low_s, one.high_s) for one in before if one is not None]
+        return run in self._dropped_out.get(final, ()) and any(_same(said, one) for one in ends)
 
 
 def _check_standings(index: Index, rows: Sequence[Row], gpu: str, found: Findings) -> None:

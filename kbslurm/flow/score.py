@@ -11,11 +11,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from kbslurm.domain import finals, measure
+from kbslurm.domain import broken_off, finals, measure
 from kbslurm.domain.drift import SHADOW
 from kbslurm.domain.manifest import time_limit_s
 from kbslurm.domain.physics import Peak, held_to
-from kbslurm.domain.run import OWN_FAULT, Ending, OpenAttempt, Sighting, Work
+from kbslurm.domain.run import OWN_FAULT, Ending, OpenAttempt, RunId, Sighting, Work
 from kbslurm.domain.verdict import Verdict, of_report
 from kbslurm.flow import recount
 from kbslurm.observe.crash_points import crash_point
@@ -25,6 +25,7 @@ from kbslurm_eval.shared.wire import Report, WireError, unseal
 
 tell = teller("score")
 
+OF_THE_SERVICE = (measure.CALIBRATION, finals.FINAL, SHADOW)
 OTHER_CLASS = "timed on a different class of GPU than the board's, so it doesn't rank"
 
 
@@ -85,6 +86,8 @@ def score(
         second_seed=secrets.token_hex(16) if ranks.again else None,
         b_ref_s=ranks.b_ref_s,
         artifacts=files,
+        broke_off=work.via not in OF_THE_SERVICE and broken_off.broke_off(report),
+        instead=ranks.instead,
     )
     crash_point("score.after_commit")
     if not won:
@@ -95,10 +98,12 @@ def score(
 
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """A verdict as it counts on its board, and what follows: a second measurement, reference times, or a failure."""
+    """A verdict as it counts on its board, and what follows: another measurement, that an earlier one counts instead,
+    reference times, or a failure."""
 
     verdict: Verdict
     again: bool = False
+    instead: RunId | None = None
     b_ref_s: tuple[float, ...] | None = None
     trouble: str | None = None
 
@@ -129,12 +134,18 @@ def _measured(
             return Ranks(verdict=unranked)
         return Ranks(verdict=unranked, b_ref_s=measure.reference_times(report))
     if work.via == finals.FINAL:
-        detail = {**(verdict.detail or {}), "final": finals.as_detail(report, problem, yard.b_ref_s)}
+        told = finals.as_detail(report, problem, yard.b_ref_s)
+        if verdict.name != "passed" and not any(one["score_s"] for one in told["rivals"]):
+            return Ranks(verdict=verdict)
+        detail = {**(verdict.detail or {}), "final": told}
         return Ranks(verdict=dataclasses.replace(verdict, ranked=False, detail=detail))
     if problem.baseline is not None:
         verdict = measure.in_reference_units(verdict, report, problem, yard.b_ref_s)
     if shadows:
         return Ranks(verdict=dataclasses.replace(verdict, ranked=False))
+    if (known := store.scores.again(attempt)) is not None:
+        found = broken_off.counted_after(verdict, yard, known)
+        return Ranks(verdict=found.verdict, again=found.again, instead=found.instead)
     disturbed = measure.was_disturbed(report, problem.ranking_by)
     verdict, again = measure.settled(verdict, yard, disturbed=disturbed)
     return Ranks(verdict=verdict, again=again)
@@ -152,7 +163,8 @@ def score_own_fault(store: Results, attempt: OpenAttempt, sighting: Sighting, en
     """The verdict of a submission that was killed at its own time or memory limit before it could report."""
     verdict = Verdict(name=OWN_FAULT[ending], reason=own_fault_reason(store.attempts.work(attempt.id), ending))
     crash_point("score.before_commit")
-    won = store.scores.record(attempt, verdict, ending, now, telemetry={"end": _end(sighting)})
+    said = {"end": _end(sighting)}
+    won = store.scores.record(attempt, verdict, ending, now, telemetry=said, broke_off=None)
     crash_point("score.after_commit")
     tell("scored", run=attempt.run_id, attempt=attempt.number, verdict=verdict.name, fenced_out=not won)
     return Scored.VERDICT if won else Scored.STALE

@@ -23,6 +23,7 @@ from kbslurm.domain.run import (
 )
 from kbslurm.errors import NotFound
 from kbslurm.store.attempt_rows import ATTEMPT_COLUMNS, LIVE, OPEN_ATTEMPT, attempt_of, fence
+from kbslurm.store.broken_off import CANCELLED_BY_ITS_AUTHOR
 from kbslurm.store.claim_sql import ANY_WIDTH
 from kbslurm.store.connect import Pool
 from kbslurm.store.finals import Finals
@@ -214,7 +215,7 @@ WITH owed AS MATERIALIZED (
     UPDATE run SET
         state = CASE WHEN cancel_at IS NOT NULL THEN 'cancelled' WHEN another THEN 'queued' ELSE 'failed' END,
         ended_at = CASE WHEN cancel_at IS NULL AND another THEN NULL ELSE %(now)s::timestamptz END,
-        reason = %(why)s
+        reason = %(why)s, broke_off = {CANCELLED_BY_ITS_AUTHOR}
     FROM owed WHERE id = %(run)s AND attempts = %(number)s AND {LIVE}
     RETURNING id, state, submission_id, gpu, person_id
 ), closed AS (
@@ -241,7 +242,8 @@ SELECT state FROM moved
 
 END_CANCELLED = f"""
 WITH moved AS (
-    UPDATE run SET state = 'cancelled', cancel_at = coalesce(cancel_at, %(now)s), ended_at = %(now)s
+    UPDATE run SET state = 'cancelled', cancel_at = coalesce(cancel_at, %(now)s), ended_at = %(now)s,
+        broke_off = {CANCELLED_BY_ITS_AUTHOR}
     WHERE id = %(run)s AND attempts = %(number)s AND {LIVE}
     RETURNING id, submission_id, gpu, person_id, cancel_by
 ), closed AS (

@@ -63,6 +63,16 @@ JOIN person p ON p.id = s.person_id JOIN leaderboard b ON b.id = s.board_id JOIN
 WHERE fr.final_id = %(final)s ORDER BY fr.place
 """
 
+# Who failed in it gets the slow end of the interval that counted before.
+_DROP_OUT = """
+INSERT INTO final_score (run_id, final_id, score_s, low_s, high_s)
+SELECT v.run_id, %(final)s, coalesce(fs.high_s, v.high_s, v.score_s), coalesce(fs.low_s, v.low_s, v.score_s),
+    coalesce(fs.high_s, v.high_s, v.score_s)
+FROM verdict v LEFT JOIN final_score fs ON fs.run_id = v.run_id WHERE v.run_id = %(run)s
+ON CONFLICT (run_id) DO UPDATE SET final_id = excluded.final_id, score_s = excluded.score_s, low_s = excluded.low_s,
+    high_s = excluded.high_s
+"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rival:
@@ -212,7 +222,8 @@ class Finals(Rows):
         return ordered
 
     def apply(self, board: str, gpu: str, *, by: str, now: datetime | None = None) -> Final:
-        """Make its scores count for the participants, all together. Refused until it has been measured."""
+        """Make its scores count for the participants, all together. Refused until it has been measured. Of whoever
+        failed in it the slow end of the score's interval counts."""
         known, at = self._get_open(board, gpu), or_now(now)
         if not known.is_done:
             why = f": {known.reason}" if known.is_over and known.reason else ""
@@ -223,6 +234,8 @@ class Finals(Rows):
         with self._pool.transaction() as connection:
             self._decide(connection, known, "applied", at)
             for rival in known.rivals:
+                if rival.outcome is not None and rival.outcome.failed:
+                    connection.execute(_DROP_OUT.encode(), {"run": rival.run_id, "final": known.id})
                 if rival.outcome is not None and rival.outcome.score_s is not None:
                     connection.execute(
                         b"INSERT INTO final_score (run_id, final_id, score_s, low_s, high_s)"

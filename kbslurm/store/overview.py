@@ -9,6 +9,7 @@ from typing import Any
 
 from kbslurm.domain import waiting
 from kbslurm.store.boards import Boards
+from kbslurm.store.broken_off import BrokenOff
 from kbslurm.store.connect import Pool
 from kbslurm.store.gpu_budgets import GpuBudgets
 from kbslurm.store.quarantine import QUARANTINED
@@ -122,7 +123,7 @@ class Overview(Rows):
 
     def __init__(self, pool: Pool, boards: Boards, budgets: GpuBudgets) -> None:
         super().__init__(pool)
-        self._boards, self._budgets = boards, budgets
+        self._boards, self._budgets, self._broken_off = boards, budgets, BrokenOff(pool)
 
     def attention(self, *, now: datetime | None = None) -> list[Attention]:
         """What needs a host's attention, oldest first."""
@@ -134,6 +135,7 @@ class Overview(Rows):
             Attention(kind="budget", subject=f"course:{course}", text=text, since=since)
             for course, text, since in self._budgets.attention(at)
         ]
+        found += self._broken_off.attention(at)
         return sorted(found, key=lambda one: one.since)
 
     def boards(self, *, now: datetime | None = None) -> dict[int, AtBoard]:

@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from kbslurm.domain import broken_off
 from kbslurm.domain.board import Measured
+from kbslurm.domain.broken_off import Again, Past, Repeated
 from kbslurm.domain.measure import CALIBRATION, CHART_LENGTH, CHART_PER_PERSON, Yardstick
-from kbslurm.domain.run import AttemptId, Ending, OpenAttempt
+from kbslurm.domain.run import AttemptId, Ending, OpenAttempt, RunId
 from kbslurm.domain.verdict import Verdict
 from kbslurm.errors import NotFound
 from kbslurm.store.attempt_rows import LIVE, fence
+from kbslurm.store.broken_off import IS_BEING_RANKED, LAST_MEASURED
 from kbslurm.store.jsonb import as_jsonb, clean
 from kbslurm.store.rows import Rows
 from kbslurm.store.second_measurements import STANDING_SCORE, release_seconds, wait_for_turn
@@ -56,17 +59,50 @@ FROM attempt a JOIN run r ON r.id = a.run_id WHERE a.id = %(attempt)s
 ON CONFLICT (attempt_id) DO NOTHING
 """
 
+# For the second and later measurements of a run on a board that confirms improvements.
+_TIMED = """{v}.score_s, coalesce({v}.low_s, {v}.score_s) AS low_s, coalesce({v}.high_s, {v}.score_s) AS high_s"""
+_AGAIN = f"""
+WITH last AS MATERIALIZED (
+    SELECT l.* FROM attempt a JOIN run r ON r.id = a.run_id JOIN submission s ON s.id = r.submission_id
+    JOIN leaderboard b ON b.id = s.board_id CROSS JOIN LATERAL ({LAST_MEASURED.format(run="r")}) l
+    WHERE a.id = %(attempt)s
+)
+SELECT (SELECT count(*) FROM last WHERE last.broke_off)::int AS broke_off,
+    (SELECT json_agg(p) FROM (
+        SELECT e.id AS run, {_TIMED.format(v="ev")} FROM run e JOIN verdict ev ON ev.run_id = e.id AND ev.ranked
+        WHERE e.submission_id = r.submission_id AND e.gpu = r.gpu AND e.problem_version_id = r.problem_version_id
+            AND e.rejudging_id = r.rejudging_id AND e.measurement < r.measurement ORDER BY e.measurement
+    ) p) AS past,
+    (SELECT json_agg(o) FROM (
+        SELECT {_TIMED.format(v="mv")}, fv.score_s AS first_s, coalesce(fv.low_s, fv.score_s) AS first_low_s,
+            coalesce(fv.high_s, fv.score_s) AS first_high_s
+        FROM last JOIN verdict mv ON mv.run_id = last.id AND mv.ranked
+        JOIN run m ON m.id = last.id
+        JOIN run f ON f.submission_id = m.submission_id AND f.gpu = m.gpu AND f.rejudging_id = m.rejudging_id
+            AND f.problem_version_id = m.problem_version_id AND f.measurement = 1
+        JOIN verdict fv ON fv.run_id = f.id AND fv.ranked
+        WHERE last.second AND last.submission_id <> r.submission_id
+    ) o) AS others
+FROM attempt a JOIN run r ON r.id = a.run_id JOIN submission s ON s.id = r.submission_id
+JOIN leaderboard b ON b.id = s.board_id
+WHERE a.id = %(attempt)s AND r.second AND r.counts AND r.rejudging_id = 0 AND s.removed_at IS NULL AND b.confirm
+"""
+
 # Law 1. The UPDATE is the gate: if it returns no row, the other parts have no input. With a seed for a second
 # measurement, that run is queued here and counts instead of this one; it is held until its turn, since a person's are
-# measured one at a time (second_measurements.py). With reference times, a calibration is stored and the runs that
-# waited for it are released. A deleted submission's profile files aren't stored: deleting one cancels it first, under
-# the run's lock.
+# measured one at a time (second_measurements.py). Or an earlier measurement counts `instead`. With reference times, a
+# calibration is stored and the runs that waited for it are released. A deleted submission's profile files aren't
+# stored: deleting one cancels it first, under the run's lock.
 SCORE = f"""
 WITH moved AS (
     UPDATE run SET state = 'scored', ended_at = %(now)s, reason = %(reason)s,
-        counts = counts AND %(second_seed)s::text IS NULL
+        counts = counts AND %(second_seed)s::text IS NULL AND %(instead)s::bigint IS NULL,
+        broke_off = coalesce(%(broke_off)s::boolean, {IS_BEING_RANKED}) OR (second AND %(failed)s)
     WHERE id = %(run)s AND attempts = %(number)s AND {LIVE}
-    RETURNING id, submission_id, gpu, person_id, counts, problem_version_id, fair_at, cost_s, by_staff, cancel_at
+    RETURNING id, submission_id, gpu, person_id, counts, problem_version_id, fair_at, cost_s, by_staff, cancel_at,
+        measurement, broke_off
+), slower AS (
+    UPDATE run SET counts = true FROM moved WHERE run.id = %(instead)s
 ), closed AS (
     UPDATE attempt SET state = CASE WHEN %(ending)s = 'reported' THEN 'reported' ELSE 'dead' END, ending = %(ending)s,
         ended_at = coalesce(attempt.ended_at, %(now)s), telemetry = %(telemetry)s, reason = %(reason)s
@@ -93,9 +129,9 @@ WITH moved AS (
         AND run.problem_version_id = c.problem_version_id AND s.id = run.submission_id AND s.board_id = c.board_id
 ), seconded AS (
     INSERT INTO run (submission_id, problem_version_id, person_id, gpu, fair_at, queued_at, cost_s, by_staff,
-        secret_seed, second, held)
+        secret_seed, second, measurement, held)
     SELECT moved.submission_id, moved.problem_version_id, moved.person_id, moved.gpu, moved.fair_at, %(now)s,
-        moved.cost_s, moved.by_staff, %(second_seed)s, true, true
+        moved.cost_s, moved.by_staff, %(second_seed)s, true, moved.measurement + 1, true
     FROM moved WHERE %(second_seed)s::text IS NOT NULL
     RETURNING id, submission_id, gpu
 ), drawn AS (
@@ -106,7 +142,8 @@ WITH moved AS (
     INSERT INTO event (kind, subject, data, at)
     SELECT 'run.scored', 'run:' || moved.id, jsonb_build_object('submission', moved.submission_id, 'gpu', moved.gpu,
         'person', moved.person_id, 'attempt', closed.number, 'backend', closed.backend, 'verdict', %(verdict)s::text,
-        'score_s', %(score_s)s::float8, 'ranked', %(ranked)s::boolean AND closed.ranks, 'counts', moved.counts),
+        'score_s', %(score_s)s::float8, 'ranked', %(ranked)s::boolean AND closed.ranks, 'counts', moved.counts)
+            || CASE WHEN moved.broke_off THEN '{{"broke_off": true}}' ELSE '{{}}' END::jsonb,
         %(now)s
     FROM moved, closed
     UNION ALL
@@ -135,6 +172,8 @@ class Scores(Rows):
         second_seed: str | None = None,
         b_ref_s: Sequence[float] | None = None,
         artifacts: Mapping[str, bytes] | None = None,
+        broke_off: bool | None = False,
+        instead: RunId | None = None,
     ) -> bool:
         files = artifacts or {}
         told: dict[str, Any] = {
@@ -150,6 +189,9 @@ class Scores(Rows):
             "telemetry": as_jsonb(telemetry),
             "samples": samples,
             "second_seed": second_seed,
+            "broke_off": broke_off,
+            "failed": broken_off.failed(verdict),
+            "instead": instead,
             "b_ref_s": None if b_ref_s is None else list(b_ref_s),
             "names": list(files),
             "files": list(files.values()),
@@ -182,9 +224,23 @@ class Scores(Rows):
             chart=tuple(row["level"] for row in self._all(_CHART, told)) if node else (),
         )
 
+    def again(self, attempt: OpenAttempt) -> Again | None:
+        """The data for scoring a second or later measurement; None if this isn't one that can be followed by others."""
+        found = self._one(_AGAIN, {"attempt": attempt.id})
+        if found is None or not found["past"]:
+            return None
+        first, *past = (Past(**row) for row in found["past"])
+        others = tuple(map(_repeated, found["others"] or ()))
+        return Again(first=first, past=tuple(past), broke_off=found["broke_off"], others=others)
+
     def note_baseline(self, attempt: AttemptId, node: str, level: float, now: datetime, *, inside: bool) -> None:
         """Store the baseline's time in this attempt, once."""
         self._do(_POINT, {"attempt": attempt, "node": node, "level": level, "inside": inside, "now": now})
+
+
+def _repeated(row: Mapping[str, Any]) -> Repeated:
+    first = Measured(score_s=row["first_s"], low_s=row["first_low_s"], high_s=row["first_high_s"])
+    return Repeated(first=first, later=_measured(row["score_s"], row))
 
 
 def _measured(score_s: float, row: Mapping[str, Any]) -> Measured:

@@ -28,7 +28,10 @@ FROM submission s JOIN person p ON p.id = s.person_id JOIN leaderboard b ON b.id
 
 _RUNS = """
 SELECT r.id, r.submission_id, r.gpu, r.state, r.problem_version_id, r.attempts, r.queued_at, r.fair_at, r.cancel_at,
-    r.ended_at, r.reason, r.second, r.held, f.score_s AS first_score_s,
+    r.ended_at, r.reason, r.second, r.held, r.broke_off, f.score_s AS first_score_s,
+    (SELECT max(m.measurement) FROM run m WHERE m.submission_id = r.submission_id AND m.gpu = r.gpu
+        AND m.problem_version_id = r.problem_version_id AND m.rejudging_id = r.rejudging_id
+        AND m.state <> 'cancelled') AS measurements,
     v.name AS verdict, v.reason AS verdict_reason, v.score_s, v.low_s, v.high_s, v.isolation,
     v.ranked, v.at AS verdict_at, {detail} AS detail
 FROM run r LEFT JOIN verdict v ON v.run_id = r.id
@@ -79,7 +82,8 @@ ORDER BY id FOR UPDATE
 
 CANCEL_QUEUED = """
 WITH moved AS (
-    UPDATE run SET state = 'cancelled', cancel_at = %(now)s, cancel_by = %(by)s, ended_at = %(now)s
+    UPDATE run SET state = 'cancelled', cancel_at = %(now)s, cancel_by = %(by)s, ended_at = %(now)s,
+        broke_off = second AND person_id IS NOT DISTINCT FROM %(by)s::bigint
     WHERE submission_id = %(submission)s AND state = 'queued'
     RETURNING id, submission_id, gpu, person_id
 )
@@ -294,5 +298,7 @@ def _run(row: DictRow, attempts: Iterable[AttemptView]) -> RunView:
         second=row["second"],
         held=row["held"],
         first_score_s=row["first_score_s"],
+        broke_off=row["broke_off"],
+        measurements=row["measurements"] or 1,
         attempts=tuple(attempts),
     )

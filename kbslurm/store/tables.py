@@ -328,7 +328,7 @@ run = Table(
     # 0: the run that came with the submission. Others were ordered by hosts, and count once they are applied.
     Column("rejudging_id", BigInteger, nullable=False, server_default=text("0")),
     Column("counts", Boolean, nullable=False, server_default=text("true")),
-    # The second measurement of a run that would improve its author's rank: at most one, and it counts instead.
+    # A further measurement of a run that would improve its author's rank, which counts instead.
     Column("second", Boolean, nullable=False, server_default=text("false")),
     # False: its score isn't needed, since it is within measurement error of its author's previous one.
     Column("may_rank", Boolean, nullable=False, server_default=text("true")),
@@ -338,7 +338,11 @@ run = Table(
     _words("pinned", null=True),
     # It never goes into a keeper.
     Column("cold", Boolean, nullable=False, server_default=text("false")),
-    UniqueConstraint("submission_id", "problem_version_id", "gpu", "rejudging_id", "second", name="uq_run_once"),
+    # Which measurement it is: 2 is the second, and there are more where runs broke off (domain/broken_off.py).
+    Column("measurement", Integer, nullable=False, server_default=text("1")),
+    # It failed, or its author cancelled it, while it was being ranked.
+    Column("broke_off", Boolean, nullable=False, server_default=text("false")),
+    UniqueConstraint("submission_id", "problem_version_id", "gpu", "rejudging_id", "measurement", name="uq_run_once"),
     Index("ix_run_held", "id", postgresql_where=text("held")),
     Index("ix_run_seconds", "person_id", postgresql_where=text("second AND ended_at IS NULL")),
     Index("ix_run_rejudged", "rejudging_id", postgresql_where=text("rejudging_id <> 0")),
@@ -353,6 +357,7 @@ run = Table(
     ),
     Index("ix_run_open", "person_id", "fair_at", postgresql_where=text(OPEN)),
     Index("ix_run_failed", "ended_at", postgresql_where=text("state = 'failed'")),
+    Index("ix_run_broke_off", "ended_at", postgresql_where=text("broke_off")),
 )
 
 # A job that holds a GPU, in which attempts run one after another.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from kbslurm.domain import access, placement, waiting
+from kbslurm.domain import access, broken_off, placement, waiting
 from kbslurm.domain.access import NamesShown, Role, StandingsShown, Visibility
 from kbslurm.domain.amounts import span
 from kbslurm.domain.intake import ServiceToken
@@ -179,6 +179,8 @@ class RunView:
     second: bool = False
     held: bool = False
     first_score_s: float | None = None
+    broke_off: bool = False
+    measurements: int = 1
 
     @property
     def waits_for(self) -> str:
@@ -194,6 +196,16 @@ class RunView:
             for a in self.attempts
             if a.state in ("dead", "refused") and a.number < self.attempt_count
         ]
+
+    @property
+    def remarks(self) -> list[str]:
+        """About how often it was measured, and that it broke off while it was, as sentences."""
+        return broken_off.remarks(
+            broke_off=self.broke_off,
+            is_second=self.second,
+            measurements=self.measurements,
+            ranked=self.verdict is not None and self.verdict.ranked,
+        )
 
     @property
     def went(self) -> str:
@@ -365,7 +377,7 @@ class Decision:
 class Attention:
     """Something that needs a host's attention."""
 
-    kind: Literal["ambiguous", "failed", "quarantined", "unsteady", "old", "budget"]
+    kind: Literal["ambiguous", "failed", "quarantined", "unsteady", "old", "budget", "broken_off"]
     subject: str
     text: str
     since: datetime

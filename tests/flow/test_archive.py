@@ -254,7 +254,10 @@ def test_every_changed_byte_and_every_forged_number_is_found(api: ServedApi, her
     assert "doesn't follow from its raw samples" in forged("samples", lambda rows: rows.clear())[0]
 
 
-def test_reference_times_finals_and_second_measurements_are_recomputed_too(database_url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("rivals", [(0.3, 0.4), (None, 0.4), (0.3, None)])
+def test_reference_times_finals_and_second_measurements_are_recomputed_too(
+    database_url: str, tmp_path: Path, rivals: tuple[float | None, float | None]
+) -> None:
     stage = Stage.build(database_url, problem=PAIRED, confirm=True)
     with closing(stage):
         for by, took in (("ada", 0.4), ("bob", 0.3)):
@@ -263,7 +266,7 @@ def test_reference_times_finals_and_second_measurements_are_recomputed_too(datab
                 judge(stage, took, baseline_s=0.5)
         stage.store.finals.order("board", "A100", 2, by="host", now=stage.clock.now())
         while stage.open_runs():
-            final(stage)
+            final(stage, rivals)
         stage.store.finals.apply("board", "A100", by="host", now=stage.clock.now())
         gone = stage.submit(by="cyd", mode="leaderboard")
         while stage.open_runs():
@@ -287,13 +290,13 @@ def test_reference_times_finals_and_second_measurements_are_recomputed_too(datab
         assert any("its score is" in one for one in found)
 
 
-def final(stage: Stage) -> None:
+def final(stage: Stage, rivals: tuple[float | None, float | None]) -> None:
     from kbslurm.flow.score import score
     from tests.flow.puppet import sealed_report
     from tests.flow.test_measuring import next_attempt
 
     attempt = next_attempt(stage)
-    report = sealed_report(stage.store.attempts.work(attempt.id), score_s=0.5, baseline_s=0.5, rivals=(0.3, 0.4))
+    report = sealed_report(stage.store.attempts.work(attempt.id), score_s=0.5, baseline_s=0.5, rivals=rivals)
     score(stage.store, attempt, report, stage.clock.now())
 
 

@@ -57,6 +57,10 @@ def _told(found: Mapping[str, Any], as_json: bool) -> int:
             f"{gap['behind']} takes {gap['ratio']:.4f} times as long as {gap['ahead']}"
             f" ({low:.4f} to {high:.4f}): {separation}"
         )
+    for rival in found["rivals"]:
+        if rival["verdict"] not in (None, "passed", "infrastructure"):
+            counts = "counts" if found["state"] == "applied" else "counts once this is applied"
+            printing.say(f"{printing.escape(rival['person'])} failed: the slow end of the earlier interval {counts}")
     if found["state"] == "open":
         printing.say(_next(found))
     return EXIT_OK

@@ -111,7 +111,7 @@ def print_submission(view: SubmissionView) -> None:
             console.print(f"      [dim]ran elsewhere: {escape(run.went)}[/]", soft_wrap=True)
         if run.warm:
             console.print(f"      [dim]{escape(run.warm)}[/]", soft_wrap=True)
-        for line in run.given_up:
+        for line in (*run.given_up, *run.remarks):
             console.print(f"      [dim]{escape(line)}[/]", soft_wrap=True)
         for line in conditions.in_words(run.verdict.detail if run.verdict else None):
             console.print(f"      [dim]{escape(line)}[/]", soft_wrap=True)

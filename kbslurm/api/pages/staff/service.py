@@ -229,6 +229,8 @@ def _attended(kind: str, subject: str, text: str, since: datetime, submissions: 
         acts.append(Act(words=f"Look at submission {number}", to=f"/staff/submissions/{number}"))
         if kind in ("ambiguous", "old"):
             acts.append(Act(words="Cancel it", to="/staff/cancel", form={"submission": str(number)}))
+    elif of == "person":
+        acts.append(Act(words="Look at the person", to=f"/staff/people/{name}"))
     elif of == "course":
         acts.append(Act(words="Budgets", to=f"/staff/courses/{name}"))
     elif of in ("gpu", "node"):
@@ -243,6 +245,7 @@ WHAT_NEXT: Mapping[tuple[str, str], str] = {
     ("unsteady", "node"): "Look whether something else runs on it, or its clocks are lower than they were.",
     ("old", "gpu"): "Look whether the places that have it take runs.",
     ("old", "run"): "It goes elsewhere by itself if another place may take it.",
+    ("broken_off", "person"): "A flaky kernel does it, too: ask its author before you conclude anything.",
     ("budget", "course"): "Raise the budget, or tell the course.",
 }
 

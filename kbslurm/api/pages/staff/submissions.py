@@ -88,6 +88,7 @@ def staff_submission_pages(router: APIRouter, context: Context, visitors: Visito
             as_files={"phases": Table(columns=PHASES, rows=found["runs"])},
             found=found,
             shadows=work.shadow_places() if reader.is_staff else [],
+            remarks=[(run.gpu, line) for run in view.runs for line in run.remarks],
             is_there=board is not None and board.id == view.board_id,
             files=files_of(found["file_name"], found["code"]) if found["code"] else {},
         )
