@@ -278,19 +278,19 @@ class Scene:
             store.questions.answer(asked.id, f"So: {HOSTILE}", to_all=to_all, again=False, by="grace", now=at)
 
     def _scripts(self) -> None:
-        """One that has ended and one that waits, on GPU types of their own: nothing else is claimed."""
+        """One that has ended and one that is being launched, on a GPU type of their own: nothing else is claimed."""
         store, now, grace = self.api.store, self.api.now, self.world.people["grace"]
         source = checked_script(f"{'s' * 60}.py", f"# {HOSTILE}\n".encode())
-        for name, gpu in (("script", "GH200"), ("open script", "G" * 64)):
+        slots = free_slots({"puppet": Puppet(slots={"GH200": 2}).capacity()}, [])
+        for name in ("script", "open script"):
             self.numbers[name] = store.scripts.order(
-                grace, source, gpu, 60, 600, place=None, by_staff=True, by="grace", now=now
+                grace, source, "GH200", 60, 600, place=None, by_staff=True, by="grace", now=now
             )
-        attempt = claim(store.queue, free_slots({"puppet": Puppet(slots={"GH200": 1}).capacity()}, []), now)
-        assert attempt is not None
-        report = sealed_report(
-            store.attempts.work(attempt.id), log=HOSTILE + "L" * 3000, host={"script": {"exit_status": 0}}
-        )
-        score(store, attempt, report, now)
+            attempt = claim(store.queue, slots, now)
+            assert attempt is not None
+            if name == "script":
+                host, work = {"script": {"exit_status": 0}}, store.attempts.work(attempt.id)
+                score(store, attempt, sealed_report(work, log=HOSTILE + "L" * 3000, host=host), now)
 
     def _scanned(self) -> None:
         """All that ranks on the board with flags, where there is a scanner."""
