@@ -28,10 +28,10 @@ if "STALL" in text:
     while True:
         pass
 if "GORGE" in text:
-    held = b"x" * (16 << 30)
+    held = bytearray(4 << 30)
 if "SHOUT" in text:
     for _ in range(64):
-        sys.stdout.write("x" * (1 << 20))
+        sys.stdout.write(" " * (1 << 20))
 if "BABBLE" in text:
     sys.exit("no JSON")
 found = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import html
 import re
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -198,6 +199,7 @@ def test_two_are_scanned_at_once_and_the_rest_wait(api: ServedApi, hana: httpx.C
         ranked(api, f"person-{n}", 2e-3 + n * 1e-4, f"# {n} WAIT {room} FLAG DONE\n")
     page = hana.get(BOARD)
     assert "0 of 5 are scanned." in words(page.text)
+    assert [thread.name for thread in threading.enumerate()].count("triage") == scans.AT_ONCE
     until = time.monotonic() + PATIENCE_S
     while len(list(room.iterdir())) < scans.AT_ONCE and time.monotonic() < until:
         time.sleep(0.02)
