@@ -15,6 +15,7 @@ from kbslurm.api.metrics import ApiMetrics
 from kbslurm.api.node_keys import NodeKeys
 from kbslurm.api.turns import Turns
 from kbslurm.domain.intake import Offer
+from kbslurm.kernelguard.scans import Scans
 from kbslurm.ports import Clock
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Context:
     known_secrets: KnownSecrets = field(default_factory=KnownSecrets)
     node_keys: NodeKeys = field(default_factory=NodeKeys)
     turns: Turns = field(default_factory=lambda: Turns(THREADS, reserved=HOSTS_TURNS))
+    scans: Scans = field(default_factory=Scans)
     patient: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(PATIENT_THREADS))
 
     def __post_init__(self) -> None:

@@ -68,7 +68,7 @@ def context_of(config: Config, store: PostgresStore, *, clock: Clock | None = No
 
 
 class _Server(uvicorn.Server):
-    """Streams are told to end before uvicorn waits for them, and signals are left to the caller."""
+    """Streams and scans are told to end before uvicorn waits for them, and signals are left to the caller."""
 
     def __init__(self, config: uvicorn.Config, context: Context) -> None:
         super().__init__(config)
@@ -76,6 +76,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._context.listener.close()
+        self._context.scans.close()
         self._context.connections.entrance.let_all_in()
         await super().shutdown(sockets)
 

@@ -65,7 +65,7 @@ def checked_script(file_name: str, data: bytes) -> Source:
 def checked_timeout(seconds: int) -> int:
     """The limit, or Invalid."""
     if not 1 <= seconds <= MOST_S:
-        raise Invalid(f"a script may take 1 to {MOST_S} s, not {seconds}", hint="Choose a shorter --timeout.")
+        raise Invalid(f"a script may take 1 to {MOST_S} s, not {seconds}", hint="Choose a shorter time limit.")
     return seconds
 
 
@@ -102,12 +102,12 @@ def check_budget(spent: Spent, timeout_s: int, most_gpu_s: float, now: datetime)
     what = f"GPU-seconds for your scripts within a day, with {timeout_s} s for this one"
     if timeout_s > most_gpu_s:
         raise QuotaSpent(
-            what, used=round(held_s, 1), limit=most_gpu_s, resets_at=None, hint="Choose a shorter --timeout."
+            what, used=round(held_s, 1), limit=most_gpu_s, resets_at=None, hint="Choose a shorter time limit."
         )
     soonest = now + RUNS_END if spent.oldest_use_at is None else spent.oldest_use_at + QUOTA_WINDOW
     at = now + RUNS_END if spent.open_s and spent.used_s + timeout_s <= most_gpu_s else max(soonest, now)
     left = max(0, int(most_gpu_s - held_s))
-    hint = f"Choose --timeout {left} or less, or try again after {at:%Y-%m-%d %H:%M %Z}." if left else None
+    hint = f"Choose a time limit of {left} s or less, or try again after {at:%Y-%m-%d %H:%M %Z}." if left else None
     raise QuotaSpent(what, used=round(held_s, 1), limit=most_gpu_s, resets_at=at, hint=hint)
 
 

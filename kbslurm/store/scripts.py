@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from kbslurm.domain import fairness, scripts
 from kbslurm.domain.manifest import time_limit_s
-from kbslurm.domain.run import PersonId, SubmissionId
+from kbslurm.domain.run import PersonId, RunState, SubmissionId
 from kbslurm.domain.source import Source
 from kbslurm.errors import NotFound
 from kbslurm.store.attempt_rows import ENDED_GPU_S
@@ -79,6 +80,44 @@ SELECT submission_id FROM due
 
 _IS_SCRIPT = f"SELECT person_id FROM submission WHERE id = %(id)s AND via = '{VIA}'"
 
+# All scripts are on the one board, whose index on (board_id, id) gives the newest.
+_LISTED = f"""
+SELECT s.id, s.file_name, s.sha256, s.accepted_at, p.name AS by, r.gpu, r.state, r.pinned,
+    (c.content->'limits'->>'test_s')::float8 AS timeout_s, coalesce(v.reason, r.reason) AS reason, v.name AS verdict,
+    v.detail->'host' AS host, a.backend AS place, a.node,
+    extract(epoch FROM a.ended_at - a.started_at)::float8 AS took_s
+FROM submission s JOIN person p ON p.id = s.person_id JOIN run r ON r.submission_id = s.id AND r.counts
+JOIN problem_version c ON c.id = r.problem_version_id LEFT JOIN verdict v ON v.run_id = r.id
+LEFT JOIN LATERAL (
+    SELECT * FROM attempt WHERE attempt.run_id = r.id ORDER BY number DESC LIMIT 1
+) a ON true
+WHERE s.board_id = (SELECT b.id FROM leaderboard b JOIN problem q ON q.id = b.problem_id WHERE q.name = %(name)s)
+    AND s.via = '{VIA}' AND s.accepted_at > %(since)s AND (%(person)s::bigint IS NULL OR s.person_id = %(person)s)
+ORDER BY s.id DESC LIMIT %(limit)s OFFSET %(offset)s
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Earlier:
+    """A script in a list. `pinned`: the place that it was to run at; `place` and `node`: of its latest attempt; `host`:
+    what its report says of it."""
+
+    id: SubmissionId
+    file_name: str
+    sha256: str
+    accepted_at: datetime
+    by: str
+    gpu: str
+    state: RunState
+    pinned: str | None
+    timeout_s: float
+    reason: str
+    verdict: str | None
+    host: Any
+    place: str | None
+    node: str | None
+    took_s: float | None
+
 
 class Scripts(Rows):
     """Scripts, from order to end; the queue and the daemon treat them as any run."""
@@ -114,6 +153,11 @@ class Scripts(Rows):
             about = {"gpu": gpu, "timeout_s": timeout_s, "file": source.file_name, "sha256": source.sha256, "by": by}
             note_event(connection, "staff.script", f"submission:{number}", {**about, "place": place}, now)
         return number
+
+    def listed(self, since: datetime, *, person: PersonId | None = None, limit: int, offset: int = 0) -> list[Earlier]:
+        """Everybody's scripts since then, or one person's, newest first."""
+        told = {"name": scripts.NAME, "since": since, "person": person, "limit": limit, "offset": offset}
+        return [Earlier(**{**row, "state": RunState(row["state"])}) for row in self._all(_LISTED, told)]
 
     def spent(self, person: PersonId, now: datetime) -> scripts.Spent:
         """What this person's scripts have used within a day, and may still use."""

@@ -1,4 +1,5 @@
-"""Sources of several boards as a check of similarity takes them: who wrote them, and for which team."""
+"""Sources of boards as checks of them take them: for similarity by who wrote them, and for which team; for a scanner by
+what ranks."""
 
 from __future__ import annotations
 
@@ -34,6 +35,36 @@ LEFT JOIN roster r ON r.course = b.course AND r.person_id = p.id
 ORDER BY c.submission
 """
 
+# What stands as somebody's best first, then what else ranks.
+_RANKED = """
+WITH scored AS (
+    SELECT s.id, s.person_id, r.gpu, v.score_s
+    FROM submission s JOIN leaderboard b ON b.id = s.board_id
+    JOIN run r ON r.submission_id = s.id AND r.problem_version_id = b.problem_version_id AND r.counts AND r.may_rank
+    JOIN verdict v ON v.run_id = r.id AND v.ranked
+    WHERE s.board_id = %(board)s AND s.removed_at IS NULL AND s.source <> '' AND v.score_s IS NOT NULL
+), best AS (
+    SELECT DISTINCT ON (person_id, gpu) id, gpu FROM scored ORDER BY person_id, gpu, score_s, id
+)
+SELECT s.id AS submission, p.name AS person, s.file_name, s.sha256, s.accepted_at,
+    ARRAY(SELECT gpu FROM best WHERE best.id = s.id ORDER BY gpu) AS best_on
+FROM submission s JOIN person p ON p.id = s.person_id
+WHERE s.id IN (SELECT id FROM scored)
+ORDER BY s.id IN (SELECT id FROM best) DESC, s.id DESC LIMIT %(limit)s OFFSET %(offset)s
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranked:
+    """A submission that ranks. `best_on`: the GPU types on which it is its author's best."""
+
+    submission: int
+    person: str
+    file_name: str
+    sha256: str
+    accepted_at: datetime
+    best_on: Sequence[str]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
@@ -65,6 +96,11 @@ class Sources(Rows):
     def listed(self, boards: Sequence[int]) -> list[Listed]:
         """Everybody's sources on these boards, the oldest first."""
         return [Listed(**row) for row in self._all(_SOURCES, {"boards": list(boards)})]
+
+    def ranked(self, board: int, *, limit: int, offset: int = 0) -> list[Ranked]:
+        """What ranks on this board and wasn't taken back: the best of each person, then the others, newest first."""
+        told = {"board": board, "limit": limit, "offset": offset}
+        return [Ranked(**row) for row in self._all(_RANKED, told)]
 
     def text(self, submission: int) -> tuple[str, str]:
         """The file name and the text of a submission; empty if it was taken back meanwhile."""

@@ -23,11 +23,12 @@ NAMES = (
 
 def judged(
     store: PostgresStore, by: str, at: datetime, score_s: float | None, *, board: str = "transpose", gpu: str = "H100",
-    spread: float = 0.01, file_name: str = "kernel.py", role: Role = "participant", **told: Any,
+    spread: float = 0.01, file_name: str = "kernel.py", source: bytes | str = GOOD, role: Role = "participant",
+    **told: Any,
 ) -> SubmissionId:  # fmt: skip
     """A ranked submission of somebody's with this score, or one with the verdict in `told`."""
     person = store.people.ensure(by, role)
-    number = accept(store.intake, person.id, board, file_name, GOOD, "leaderboard", [gpu], at).submission_id
+    number = accept(store.intake, person.id, board, file_name, source, "leaderboard", [gpu], at).submission_id
     attempt = claim(store.queue, free_slots({"puppet": Puppet(slots={gpu: 9}).capacity()}, store.attempts.open()), at)
     assert attempt is not None
     if score_s is not None:

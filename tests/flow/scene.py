@@ -4,6 +4,7 @@ names that are long, empty of Latin letters, or read from right to left. Always 
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -12,13 +13,18 @@ from pathlib import Path
 import httpx
 import psycopg
 
+from kbslurm.api.host_lookup import at_work
 from kbslurm.api.sessions import SESSION_FOR
+from kbslurm.domain.scripts import checked_script
+from kbslurm.flow.queue import claim, free_slots
+from kbslurm.flow.score import score
 from kbslurm.flow.submit import accept
 from kbslurm.problems import loading
 from kbslurm_eval.shared import wire
 from tests.bench.api import FILL
 from tests.flow.chromium import Chromium
 from tests.flow.gallery import judged, played
+from tests.flow.puppet import Puppet, sealed_report
 from tests.fuzz.values import XSS
 from tests.fuzz.world import World
 from tests.popcorn.served_api import GOOD, TRANSPOSE, ServedApi
@@ -27,6 +33,7 @@ from tests.popcorn.served_api import GOOD, TRANSPOSE, ServedApi
 HOSTILE = f"\"'></pre></textarea><img class=kb-fuzz src=x onerror=alert(1)><script>alert(2)</script>{XSS}"
 LONG, RTL = "W" * 64, "محمد الخوارزمي"
 THOUSANDS = 10_000
+PATIENCE_S = 60.0
 MARKDOWN = f"""# Transpose
 
 An image of $n \\times m$ pixels, $\\sum_i x_i$. {HOSTILE}
@@ -72,7 +79,9 @@ class Scene:
         self._boards()
         self._submissions()
         self._questions()
+        self._scripts()
         self._thousands(thousands)
+        self._scanned()
         store, now = self.api.store, self.api.now
         self.codes["join"] = self._invitation()
         for name in ("ada", "eve", "grace", LONG):
@@ -167,6 +176,22 @@ class Scene:
                 Visit(path=f"/staff/people/{self.world.people['grace']}", by="grace"),
             ],
             "/staff/problems": [Visit(path="/staff/problems", by="grace")],
+            "/staff/triage": [Visit(path="/staff/triage", by="grace")],
+            "/staff/board/{leaderboard}/triage": [
+                Visit(path="/staff/board/ended/triage", by="grace"),
+                Visit(path="/staff/board/vault/triage", by="grace"),
+            ],
+            "/staff/submissions/{submission_id}/triage": [
+                *(Visit(path=f"/staff/submissions/{of[name]}/triage", by="grace") for name in ("flagged", "published"))
+            ],
+            "/staff/run": [
+                Visit(path="/staff/run", by="grace"),
+                Visit(path=f"/staff/run?again={of['script']}", by="grace"),
+                Visit(path="/staff/run?whose=mine", by="grace"),
+            ],
+            "/staff/run/{script}": [
+                *(Visit(path=f"/staff/run/{of[name]}", by="grace") for name in ("script", "open script"))
+            ],
             "/staff/board/{leaderboard}/shadows": [Visit(path="/staff/board/transpose/shadows", by="grace")],
             "/staff/places": [Visit(path="/staff/places", by="grace")],
             "/staff/audit": [
@@ -223,6 +248,8 @@ class Scene:
                 number = judged(store, name, start + timedelta(hours=n), 2e-3 * 1.1**n, board=board)
                 if board == "ended":
                     self.numbers.setdefault("published", number)
+        flagged = judged(store, "eve", start, 1e-2, board="ended", source=f"a = 1  # FLAG {HOSTILE}\n" * 3)
+        self.numbers["flagged"] = flagged
         judged(store, "eve", start, 1e-3, board="one", file_name=f"{HOSTILE[:60].replace('/', '')}.py")
         case = wire.TestResult(phase="test", index=0, spec="rows: 4", status="fail", message=HOSTILE)
         self.numbers["wrong"] = judged(
@@ -249,6 +276,28 @@ class Scene:
             at = now + timedelta(hours=n - 2)
             asked = store.questions.ask(self.world.people["ada"], f"Why? {HOSTILE}", board=board, now=at)
             store.questions.answer(asked.id, f"So: {HOSTILE}", to_all=to_all, again=False, by="grace", now=at)
+
+    def _scripts(self) -> None:
+        """One that has ended and one that is being launched, on a GPU type of their own: nothing else is claimed."""
+        store, now, grace = self.api.store, self.api.now, self.world.people["grace"]
+        source = checked_script(f"{'s' * 60}.py", f"# {HOSTILE}\n".encode())
+        slots = free_slots({"puppet": Puppet(slots={"GH200": 2}).capacity()}, [])
+        for name in ("script", "open script"):
+            self.numbers[name] = store.scripts.order(
+                grace, source, "GH200", 60, 600, place=None, by_staff=True, by="grace", now=now
+            )
+            attempt = claim(store.queue, slots, now)
+            assert attempt is not None
+            if name == "script":
+                host, work = {"script": {"exit_status": 0}}, store.attempts.work(attempt.id)
+                score(store, attempt, sealed_report(work, log=HOSTILE + "L" * 3000, host=host), now)
+
+    def _scanned(self) -> None:
+        """All that ranks on the board with flags, where there is a scanner."""
+        work, until = at_work(self.api.context, "grace", None), time.monotonic() + PATIENCE_S
+        while any(row["state"] == "waiting" for row in work.triage(self.api.context.scans, "ended", begin=9, limit=9)):
+            assert time.monotonic() < until
+            time.sleep(0.05)
 
     def _thousands(self, people: int) -> None:
         board = self.api.store.boards.get("thousands")

@@ -275,7 +275,8 @@ def test_every_call_of_a_host_that_changes_something_is_in_the_audit_log(api: Se
     by_pages = {  # they do the same acts
         "POST /staff/{act}", "POST /staff/board/{leaderboard}/{act}", "POST /staff/courses/{course}/import",
         "POST /staff/courses/{course}/{act}", "POST /staff/questions/{question_id}/{act}", "POST /staff/boards/new",
-        "POST /staff/problems", "POST /staff/people/{person_id}/token",
+        "POST /staff/problems", "POST /staff/people/{person_id}/token", "POST /staff/run",
+        "POST /staff/run/{script}/cancel", "POST /staff/triage",
     }  # fmt: skip
     assert changing_calls(api) - by_pages == made | set(UNAUDITED) | set(MEASURED) | set(WARM) | set(SCRIPTS)
 

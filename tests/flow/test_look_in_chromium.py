@@ -26,7 +26,7 @@ from fastapi.routing import APIRoute
 from kbslurm import __version__
 from kbslurm.api.app import create_app
 from tests import databases
-from tests.flow import pinned_fonts, reference_pictures
+from tests.flow import flagging, pinned_fonts, reference_pictures
 from tests.flow.chromium import THEMES, WIDTHS, Chromium, Theme, started, until
 from tests.flow.gallery import judged
 from tests.flow.scene import THOUSANDS, Scene, Visit
@@ -108,7 +108,11 @@ def scene(
     url = postgres_server.create(template_database)
     toml = '[server]\ndesign_page = true\npublic_url = "http://kernels.example.edu"\nallowed_hosts = ["127.0.0.1"]\n'
     clock = HandClock(datetime(2026, 3, 2, 10, tzinfo=UTC))
-    with served(url, tmp_path_factory.mktemp("service"), clock=clock, boards=False, toml=toml) as built:
+    with (
+        pytest.MonkeyPatch.context() as monkeypatch,
+        served(url, tmp_path_factory.mktemp("service"), clock=clock, boards=False, toml=toml) as built,
+    ):
+        flagging.install(monkeypatch, tmp_path_factory.mktemp("scanner"))
         found = Scene(built, tmp_path_factory.mktemp("scene"))
         found.fill()
         yield found

@@ -34,6 +34,10 @@ WITHOUT = {
     "boards/hall.html": (1, "a screen; the board's page has the files"),
     "boards/embedded_board.html": (1, "a frame; the board's page has the files"),
     "parts/places.html": (1, "a macro: where it is called the files are, too"),
+    "parts/triage.html": (
+        1,
+        "a macro: a submission's page has the file; of code that isn't stored it is a form's answer",
+    ),
     "parts/measures.html": (4, "charts in rows, code side by side, and a macro: what they draw is in other tables"),
     "archive/board.html": (1, "archives are files"),
     "archive/submissions.html": (1, "archives are files"),
@@ -44,6 +48,7 @@ ELSEWHERE = {
     "people/me.html": 1,  # one's scores
     "people/submission.html": 2,  # stages, and one's scores
     "staff/overview.html": 1,  # what needs attention
+    "staff/submission_triage.html": 1,  # flags
 }
 BESIDE = re.compile(r"ui\.(files|beside)\(")
 
@@ -111,7 +116,8 @@ def test_each_link_beside_a_table_leads_to_its_file(api: ServedApi, hana: httpx.
             "/staff", "/staff/boards", "/staff/people", f"/staff/people/{person}", "/staff/audit", "/staff/places",
             "/staff/board/transpose", "/staff/board/transpose/submissions", f"/staff/submissions/{wrong}",
             "/staff/board/transpose/rejudge", "/staff/board/transpose/finals", "/staff/board/transpose/entry",
-            "/staff/courses", "/person/ada", "/problem/transpose", "/board/transpose/H100",
+            "/staff/courses", "/staff/run", "/staff/board/transpose/triage",
+            "/person/ada", "/problem/transpose", "/board/transpose/H100",
             "/staff/people?q=ada&from=0",
         )
     }  # fmt: skip

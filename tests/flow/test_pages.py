@@ -564,7 +564,7 @@ def test_everybody_is_led_only_to_what_they_may_see_and_nothing_that_people_set_
         own = {"/logout", "/compare", "/me/link", "/questions"}
         acts = {
             "pause", "resume", "cancel", "remove", "add", "ban", "unban", "delete", "rank", "team", "account", "link",
-            "revoke", "shadow", "boards/new", "courses/new/import", "problems", "place-drain",
+            "revoke", "shadow", "boards/new", "courses/new/import", "problems", "place-drain", "run", "triage",
         }  # fmt: skip
         people = store.people.like("", limit=50)
         acts |= {f"people/{one.id}/token" for one in people if one.role == "participant"}

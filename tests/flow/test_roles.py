@@ -292,6 +292,20 @@ MAY: Mapping[str, str] = {
         GET /staff/places.json
         GET /staff/submissions/{submission_id}.csv
         GET /staff/submissions/{submission_id}.json
+        GET /staff/triage
+        POST /staff/triage
+        GET /staff/board/{leaderboard}/triage
+        GET /staff/board/{leaderboard}/triage.json
+        GET /staff/board/{leaderboard}/triage.csv
+        GET /staff/submissions/{submission_id}/triage
+        GET /staff/submissions/{submission_id}/triage.json
+        GET /staff/submissions/{submission_id}/triage.csv
+        GET /staff/run
+        GET /staff/run.json
+        GET /staff/run.csv
+        POST /staff/run
+        GET /staff/run/{script}
+        POST /staff/run/{script}/cancel
         POST /staff/{act}
         GET /staff/board/{leaderboard}
         GET /staff/board/{leaderboard}/reveal

@@ -173,7 +173,7 @@ def test_what_is_used_up_is_said_and_more_is_refused(still: ServedApi) -> None:
     assert sent(still, token, timeout_s=60).status_code == 202
     refused = sent(still, token, timeout_s=60)
     assert refused.status_code == 429 and refused.headers["Retry-After"]
-    assert "60 of 100 used" in refused.json()["detail"] and "--timeout 40 or less" in refused.json()["detail"]
+    assert "60 of 100 used" in refused.json()["detail"] and "a time limit of 40 s or less" in refused.json()["detail"]
     assert sent(still, token, timeout_s=40).status_code == 202
     assert sent(still, token, timeout_s=1).status_code == 429
     assert sent(still, token_of(still, "hopper"), timeout_s=60).status_code == 202, "each has their own"

@@ -23,12 +23,13 @@ pytestmark = needs(CHROMIUM)
 LONG = "a-board-whose-name-is-as-long-as-it-may-be-and-then-some-more-x"
 PATHS = (
     "/staff", "/staff/boards", "/staff/boards/new", "/staff/people", "/staff/people?q=nobody", "/staff/people/PERSON",
-    "/staff/courses", "/staff/questions", "/staff/places", "/staff/audit",
+    "/staff/courses", "/staff/questions", "/staff/places", "/staff/audit", "/staff/run", "/staff/triage",
     *(f"/staff/board/{name}{page}" for name, page in (
         ("transpose", ""), ("transpose", "/submissions"), ("transpose", "/rejudge"), ("transpose", "/finals"),
-        ("transpose", "/entry"), (LONG, ""), (LONG, "/rejudge?estimate=yes"), (LONG, "/entry"),
+        ("transpose", "/entry"), ("transpose", "/triage"), (LONG, ""), (LONG, "/rejudge?estimate=yes"),
+        (LONG, "/entry"), (LONG, "/triage"),
     )),
-    "/staff/submissions/1",
+    "/staff/submissions/1", "/staff/submissions/1/triage",
 )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from kbslurm.api.hosting.questions import QuestionActs
 from kbslurm.api.hosting.scripts import ScriptActs
 from kbslurm.api.hosting.submissions import SubmissionActs
 from kbslurm.api.hosting.times import TimeActs
+from kbslurm.api.hosting.triage import TriageActs
 from kbslurm.api.hosting.warm import WarmActs
 
 
@@ -42,6 +43,7 @@ class Hosting(
     ScriptActs,
     SubmissionActs,
     TimeActs,
+    TriageActs,
     WarmActs,
 ):
     """A host at work in the database. `kbslurm.client` does the same over HTTP."""

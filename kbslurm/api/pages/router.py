@@ -36,8 +36,10 @@ from kbslurm.api.pages.staff.people import staff_people_pages
 from kbslurm.api.pages.staff.problems import staff_problem_pages
 from kbslurm.api.pages.staff.questions import staff_question_pages
 from kbslurm.api.pages.staff.reveal import reveal_page
+from kbslurm.api.pages.staff.scripts import staff_script_pages
 from kbslurm.api.pages.staff.standings_file import standings_file
 from kbslurm.api.pages.staff.submissions import staff_submission_pages
+from kbslurm.api.pages.staff.triage import staff_triage_pages
 from kbslurm.api.pages.visitors import Visitors
 from kbslurm.api.standings_cache import StandingsCache
 
@@ -61,7 +63,10 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
     comparing_page(router, context, visitors, standings, listed)
     sign_on_pages(router, context, visitors)
     joining_page(router, context, visitors)
-    staff_problem_pages(router, context, visitors)  # before /staff/{act}
+    # Before /staff/{act}.
+    staff_problem_pages(router, context, visitors)
+    staff_script_pages(router, context, visitors)
+    staff_triage_pages(router, context, visitors)
     staff_pages(router, context, visitors)
     staff_board_page(router, context, visitors)
     staff_boards_pages(router, context, visitors)

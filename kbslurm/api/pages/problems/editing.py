@@ -60,20 +60,28 @@ def draft_of_submission(board: Board, view: SubmissionView, *, gpu: str, mode: s
 
 
 def draft_of_form(board: Board, form: upload.FormFiles) -> Draft:
-    """What was sent, as far as an editor can show it: a single file that was chosen is in it from now on."""
+    """What was sent, as far as an editor can show it."""
+    files, lost = written_of(form, f"kernel.{board.problem.lang}")
     fields = form.fields
-    written = {name.removeprefix(PART): _text(text) for name, text in fields.items() if name.startswith(PART)}
-    files = written or {fields.get("name", "") or f"kernel.{board.problem.lang}": _text(fields.get("source", ""))}
+    return Draft(
+        files=files, gpu=_gpu(board, fields.get("gpu", "")), mode=_mode(board, fields.get("mode", "")),
+        benchmark=fields.get("benchmark", ""), entry=fields.get("entry", ""), lost=lost,
+    )  # fmt: skip
+
+
+def written_of(form: upload.FormFiles, name: str) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    """What was sent by path, as far as an editor can show it: a single file that was chosen is in it from now on. And
+    the files that have to be chosen again. `name`: of what has none."""
+    fields = form.fields
+    written = {path.removeprefix(PART): text_of_field(text) for path, text in fields.items() if path.startswith(PART)}
+    files = written or {fields.get("name", "") or name: text_of_field(fields.get("source", ""))}
     lost = tuple(form.files)
     if len(lost) == 1 and PurePosixPath(lost[0]).suffix.lower() in SUFFIXES:
         try:
             files, lost = {lost[0]: form.files[lost[0]].decode()}, ()
         except UnicodeDecodeError:
             pass
-    return Draft(
-        files=files, gpu=_gpu(board, fields.get("gpu", "")), mode=_mode(board, fields.get("mode", "")),
-        benchmark=fields.get("benchmark", ""), entry=fields.get("entry", ""), lost=lost,
-    )  # fmt: skip
+    return files, lost
 
 
 def _gpu(board: Board, asked: str) -> str:
@@ -95,10 +103,10 @@ def source_of(form: upload.FormFiles) -> Source:
         return bundled(form.files, entry)
     for name, data in form.files.items():
         return bundled_zip(data, entry) if name.lower().endswith(ZIP) else checked_source(name, data)
-    written = {name.removeprefix(PART): _text(text) for name, text in fields.items() if name.startswith(PART)}
+    written = {name.removeprefix(PART): text_of_field(text) for name, text in fields.items() if name.startswith(PART)}
     if written:
         return bundled({name: text.encode() for name, text in written.items()}, entry)
-    text = _text(fields.get("source", ""))
+    text = text_of_field(fields.get("source", ""))
     if not text.strip():
         raise Invalid(
             "no file was chosen, and nothing is written" if "source" in fields else "no file was chosen",
@@ -107,6 +115,6 @@ def source_of(form: upload.FormFiles) -> Source:
     return checked_source(fields.get("name", "").strip(), text.encode())
 
 
-def _text(sent: str) -> str:
+def text_of_field(sent: str) -> str:
     """A field's text as it was in the file: browsers send other ends of lines."""
     return sent.replace("\r\n", "\n")

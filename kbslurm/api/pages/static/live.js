@@ -35,14 +35,16 @@
   };
   const look = async (event) => {
     newest = event?.lastEventId || newest;
-    if (busy) { again = true; return; }
+    if (busy) { again = true; return false; }
     busy = true;
     const shown = newest, fresh = (await fetched())?.getElementById("live");
     if (fresh && fresh.innerHTML !== here.innerHTML) replace(here, () => here.replaceChildren(...fresh.childNodes));
     busy = false;
     if (!fresh) refused(); else if (shown) seen = shown;
+    if (fresh && !fresh.dataset.live && !fresh.dataset.poll) { over = true; leave(); } // nothing more will come
     if (fresh && again) look();
     again = false;
+    return Boolean(fresh);
   };
   // Those who watch a part are told before it changes and after.
   const swap = (part, html) => {
@@ -71,9 +73,15 @@
     stream?.close();
     stream = null;
   };
+  // What makes no event is looked at every so many milliseconds, as long as the page says that more is to come.
+  const poll = () => {
+    timer = setTimeout(async () => { if (await look()) follow(); }, Number(here.dataset.poll));
+  };
   const follow = () => {
     if (stream || over || document.hidden) return;
+    if (here.dataset.poll) return void poll();
     const from = here.dataset.live;
+    if (!from) return;
     stream = new EventSource(seen ? from.replace(/seen=[^&]*/, `seen=${seen}`) : from);
     stream.addEventListener("open", () => { wait = FIRST_MS; });
     stream.addEventListener("queue", show);
