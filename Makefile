@@ -138,7 +138,8 @@ ray: .ray/.ready  ## install Ray from PyPI (390 MB) into .ray/, an environment o
 	else echo "Ray is tested on Linux on x86_64"; fi
 
 test-ray: $(READY) .ray/.ready  ## run the Ray backend's tests, and all its faults, on a real Ray (minutes)
-	KBSLURM_TEST_PACE=default $(PY) -m pytest tests/contract/test_backend_ray.py tests/contract/test_ray_faults.py tests/chaos/test_demo_ray.py -v $(ARGS)
+	KBSLURM_TEST_PACE=default $(PY) -m pytest tests/contract/test_backend_ray.py tests/contract/test_ray_containers.py \
+	tests/contract/test_ray_faults.py tests/chaos/test_demo_ray.py -v $(ARGS)
 
 test-problems: $(READY)  ## test a whole repository of problems on the CPU (KBSLURM_PROBLEM_REPO=DIR)
 	@$(PY) -m tests.problem_repository $(ARGS)

@@ -16,6 +16,9 @@
 #   VENDOR GPU_OPTION WHOLE       nvidia, amd or none; the option that shows the GPU; whether the job asks for all of it
 #   PROFILER PROFILE              the site's profiler, and the words before a runner's command that call it
 #   PYTHON                        what runs the harness where there is no container
+# and what it may be told:
+#   MIN_ISOLATION                 the level below which nothing of a submission runs in a container
+#   KNOWN_ROOT                    where what it finds out about images is remembered, if not below SHM_ROOT
 #
 # What the shell can do by itself starts no process: a node that runs short jobs does little else than start processes.
 # Plain ASCII, since shells differ in what they make of anything else.
@@ -225,9 +228,10 @@ identify_image() {
     while read -r field me _; do
         [ "$field" = Uid: ] && break
     done </proc/self/status
-    KNOWN=$SHM_ROOT/.kb-images-$me
+    : "${KNOWN_ROOT:=$SHM_ROOT}"
+    KNOWN=$KNOWN_ROOT/.kb-images-$me
     # A job's /dev/shm may be its own (job_container/tmpfs) and gone with it: what is remembered would be lost each time.
-    if [ "$SHM_ROOT" = /dev/shm ] && [ ! -e "$KNOWN" ]; then
+    if [ "$KNOWN_ROOT" = /dev/shm ] && [ ! -e "$KNOWN" ]; then
         [ -d "/var/tmp/.kb-images-$me" ] || mkdir -m 700 "/var/tmp/.kb-images-$me" 2>/dev/null &&
             KNOWN=/var/tmp/.kb-images-$me
     fi
@@ -343,7 +347,8 @@ judge() {
         ${SCRATCH:+--workdir "$SCRATCH/judge"} --pwd / --bind "$EVAL:/eval:ro" \
         --bind "$DIR/manifest.json:/kb/manifest.json:ro" --bind "$DIR/key:/kb/key:ro" --bind "$DIR/out:/kb/out:rw" \
         --bind "$SHM/ask:/kb/ask:rw" --bind "$SHM/link:/kb/link:rw" \
-        "$IMAGE" python3 -I /eval /kb/manifest.json --key /kb/key --out /kb/out --supervisor /kb/ask --link /kb/link
+        "$IMAGE" python3 -I /eval /kb/manifest.json --key /kb/key --out /kb/out --supervisor /kb/ask --link /kb/link \
+        ${MIN_ISOLATION:+--min-isolation "$MIN_ISOLATION"}
 }
 
 start_judge() {

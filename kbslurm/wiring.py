@@ -23,8 +23,10 @@ from kbslurm.observe.crash_points import crash_point
 if TYPE_CHECKING:
     from kbslurm.backends.modal.connection import Connection
     from kbslurm.backends.ray.api import Api as RayApi
+    from kbslurm.backends.ray.backend import RayImage
     from kbslurm.backends.slurm.call_budget import CallBudget
     from kbslurm.backends.slurm.commands import Commands
+    from kbslurm.config.sections.ray import RaySection
     from kbslurm.domain.problem import Problem
     from kbslurm.domain.site import Fleet, GpuType, Site, Submission
     from kbslurm.ports import NodeJobs
@@ -511,6 +513,7 @@ def ray_place(config: Config, name: str) -> Place:
                 resources=asked.resources,
                 slots=asked.slots,
                 memory_bytes=int(asked.memory_gb * (1 << 30)),
+                image=_ray_image(told, gpu),
             )
             for gpu, asked in told.gpus.items()
         },
@@ -533,6 +536,24 @@ def ray_place(config: Config, name: str) -> Place:
         sweep_gap_s=max(1.0, told.poll_s),
         patience_s=told.start_within_s,
         widest={gpu: max(1, int(asked.num_gpus)) for gpu, asked in told.gpus.items()},
+    )
+
+
+def _ray_image(told: RaySection, gpu: str) -> RayImage | None:
+    """The image of a GPU type there, and the programs that may run it."""
+    from kbslurm.backends.ray.backend import RayImage
+    from kbslurm.backends.supervisor_call import PROGRAMS
+    from kbslurm.config.sections.ray import image_of
+
+    image = image_of(told, gpu)
+    if image is None:
+        return None
+    return RayImage(
+        path=image.path,
+        programs=PROGRAMS if told.runtime == "auto" else (told.runtime,),
+        digest=image.digest,
+        vendor=told.gpus[gpu].vendor,
+        or_own_cage=told.runtime == "auto",
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbslurm import wiring
 from kbslurm.config import shared_folders
+from kbslurm.config.sections.ray import image_of
 from kbslurm.domain.problem import as_json
 from kbslurm.domain.source import for_board
 from kbslurm.errors import KbslurmError
@@ -62,6 +63,11 @@ def _images(config: Config, gpu: str) -> list[dict[str, Any]]:
                 found.append(_image(site.name, Path(kind.image_file).name, kind.image_digest or None, packages))
     except KbslurmError:  # a site's file that can't be read: its operator is told elsewhere
         return found
+    for place, cluster in config.ray.items():
+        name = next((one for one in cluster.gpus if one.lower() == gpu.lower()), None)
+        if name is not None and (image := image_of(cluster, name)) is not None:
+            packages = _packages(Path(image.path).stem.partition("-")[0])  # behind it stands which version it is
+            found.append(_image(place, Path(image.path).name, image.digest or None, packages))
     if any(name.lower() == gpu.lower() for name in config.modal.gpus):
         found.append(_image("modal", config.modal.image, None, list(config.modal.packages)))
     return found

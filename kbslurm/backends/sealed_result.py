@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kbslurm.backends.github import runner_program
+from kbslurm.backends.supervisor_exit import end_without_report, exit_in
 from kbslurm.domain.run import Ending, JobName
 from kbslurm_eval.shared.wire import REPORT_CAP
 
@@ -41,7 +42,7 @@ def opened(sealed: bytes, key: bytes, name: JobName) -> Result:
     came = json.loads(runner_program.opened(sealed, key, name, "result", runner_program.RESULT_CAP))
     if came["form"] != runner_program.FORM or came["name"] != name:
         raise ValueError("it belongs to another attempt or has another format")
-    exit_ = came["exit"]
+    exit_ = _with_its_supervisors_word(came["exit"], str(came["node"]))
     report = None if came["report"] is None else base64.b64decode(came["report"])
     result = Result(
         ending=Ending(exit_.get("ending", Ending.NO_REPORT)),
@@ -55,6 +56,18 @@ def opened(sealed: bytes, key: bytes, name: JobName) -> Result:
         log=str(came["log"]),
     )
     return replace(result, report=None) if result.ending is Ending.CANCELLED else result
+
+
+def _with_its_supervisors_word(exit_: Mapping[str, Any], node: str) -> Mapping[str, Any]:
+    """How it ended. Of containers their own supervisor knows more than the one around it, which sees no report."""
+    told = exit_.get("supervisor")
+    if exit_.get("ending") != Ending.NO_REPORT or not isinstance(told, Mapping):
+        return exit_
+    left = exit_in(told, None)
+    proved = None if left is None else end_without_report(left, results="the disk")
+    if left is None or proved is None:
+        return exit_
+    return {**exit_, "ending": proved[0], "reason": f"{proved[1]} on {node}", "exit_code": left.status}
 
 
 def _stamp(seconds: Any) -> datetime | None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from kbslurm.backends import supervisor_call
 from kbslurm.backends.paths import AttemptPaths, read_capped
 from kbslurm.domain import profiler as profilers
 from kbslurm.domain.apptainer import VENDOR_OPTIONS, hardened, quoted
@@ -17,23 +19,8 @@ from kbslurm.domain.site import Profiler, Vendor
 from kbslurm.errors import Invalid, Misconfigured
 from kbslurm_eval.shared import remove_tree
 
-PROGRAMS = ("apptainer", "singularity")
 SCRATCH_MB = 2048
 EXIT_CAP = 65_536
-# What a job's script tells the supervisor, which is read and evaluated as there.
-SCRIPT = r"""
-umask 077
-DIR=$1 EVAL=$2 IMAGE=$3 RUNTIME=$4 CONTAINER=$5 VENDOR=$6 GPU_OPTION=$7 LIMIT_S=$8
-shift 8
-SHM_ROOT=$1 SCRATCH_MB=$2 PROFILER=$3 PROFILE=$4
-JOB=$$ NODE=$(uname -n) SCRATCH_ROOT='' SCRATCH_NEEDS='' PINNED='' WHOLE='' PYTHON=python3
-export LC_ALL=C.UTF-8
-mkdir "$DIR/claim" && SUPERVISOR=$(cat "$EVAL/supervise.sh") || exit 71
-eval "$SUPERVISOR"
-trap 'finish term 143 76' TERM INT HUP
-set_up
-supervise
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,13 +33,21 @@ class TrialImage:
     def command(self, paths: AttemptPaths, eval_dir: Path, limit_s: float, profiler: str | None) -> list[str]:
         """The argv that does in it what a job does."""
         vendor = _vendor()
-        told = [
-            *(str(paths.dir), str(eval_dir), str(self.path), Path(self.program).name),
-            " ".join(map(quoted, hardened(self.program, "none"))),
-            *(vendor, " ".join(VENDOR_OPTIONS[vendor]), str(max(1, round(limit_s))), _memory(), str(SCRATCH_MB)),
-            *((profiler, " ".join(profilers.around(_profiler(profiler), "/link"))) if profiler else ("", "")),
-        ]
-        return ["/bin/sh", "-c", SCRIPT, "trial", *told]
+        told = {
+            "JOB": str(os.getpid()),
+            "NODE": platform.node(),
+            "IMAGE": str(self.path),
+            "RUNTIME": Path(self.program).name,
+            "CONTAINER": " ".join(map(quoted, hardened(self.program, "none"))),
+            "VENDOR": vendor,
+            "GPU_OPTION": " ".join(VENDOR_OPTIONS[vendor]),
+            "LIMIT_S": str(max(1, round(limit_s))),
+            "SHM_ROOT": _memory(),
+            "SCRATCH_MB": str(SCRATCH_MB),
+        }
+        if profiler:
+            told |= {"PROFILER": profiler, "PROFILE": " ".join(profilers.around(_profiler(profiler), "/link"))}
+        return supervisor_call.command(paths.dir, eval_dir, told)
 
     def clear(self) -> None:
         """Remove what the supervisor has in memory if it was killed, as at ^C; the next one would do so, too."""
@@ -66,7 +61,7 @@ def image_at(place: Path) -> TrialImage:
     """The image at this place. Invalid if none is there, Misconfigured if nothing here can run it."""
     if not place.exists():
         raise Invalid(f"there is no image {place}", hint="--image takes a .sif file, or an image's directory.")
-    program = next((found for name in PROGRAMS if (found := shutil.which(name))), None)
+    program = next((found for name in supervisor_call.PROGRAMS if (found := shutil.which(name))), None)
     if program is None:
         raise Misconfigured(
             "--image needs Apptainer, and this machine has none",

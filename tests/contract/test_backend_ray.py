@@ -242,6 +242,7 @@ def test_the_check_says_what_holds_and_what_to_do(case: RayCase) -> None:
         "version": Grade.PASS,
         "token": Grade.PASS,
         "workers": Grade.PASS,
+        "image": Grade.PASS,
         "key": Grade.PASS,
         "nodes": Grade.UNSEEN,
     }

@@ -95,11 +95,13 @@ def test_every_command_of_rays_in_the_guide_is_one() -> None:
 
 def test_every_pool_in_the_guide_is_one(tmp_path: Path) -> None:
     blocks = re.findall(r"^( *)```toml\n(.*?)^ *```$", GUIDE, re.MULTILINE | re.DOTALL)
+    texts = [textwrap.dedent(body) for _, body in blocks]
     seen = []
-    for _, body in blocks:
-        (tmp_path / "kbslurm.toml").write_text(textwrap.dedent(body))
+    for text in texts:  # one that says no address adds to the first
+        (tmp_path / "kbslurm.toml").write_text(text if "\nurl = " in text else texts[0] + text)
         for place, section in settings.load(env={}, cwd=tmp_path).ray.items():
-            assert section.pool is not None
-            assert pools.digest_in(pools.cluster_file(place, section, section.pool))
-            seen.append(place)
-    assert seen == ["eu", "basement"]
+            if section.pool is not None:
+                assert pools.digest_in(pools.cluster_file(place, section, section.pool))
+            seen.append((place, None if section.pool is None else len(section.pool.workers), section.image))
+    image = "/opt/kbslurm/cuda-1.sif"
+    assert seen == [("eu", 2, ""), ("eu", None, image), ("eu", 3, ""), ("basement", 1, "")]

@@ -122,6 +122,22 @@ def test_both_ways_write_what_verifies_and_grades_without_a_database(
     assert lines[0].data["place"].endswith(f":{tmp_path}/there-public")
 
 
+def test_it_names_the_images_that_runs_on_ray_are_in(api: ServedApi, tmp_path: Path) -> None:
+    (tmp_path / "host").mkdir()
+    digest = "sha256:" + "0f" * 32
+    (tmp_path / "host" / "kbslurm.toml").write_text(
+        f"[ray.eu]\nurl = 'http://127.0.0.1:1'\nservice_url = 'http://127.0.0.1:2'\nimage = '/opt/cuda.sif'\n"
+        f"image_digest = '{digest}'\ngpus.H100 = {{}}\ngpus.MI300 = {{ image = '/opt/rocm.sif', vendor = 'amd' }}\n"
+    )
+    here = CommandLine(cwd=tmp_path / "host", env={"DATABASE_URL": api.store.url})
+    done = here("archive", "transpose", "--out", str(tmp_path / "written"))
+    assert done.code == 0, done.err
+    assert read(tmp_path / "written", "images") == [
+        {"place": "eu", "gpu": "H100", "image": "cuda.sif", "digest": digest},
+        {"place": "eu", "gpu": "MI300", "image": "rocm.sif", "digest": ""},
+    ]
+
+
 def test_reports_from_before_logs_were_marked_still_verify(api: ServedApi, here: CommandLine, tmp_path: Path) -> None:
     """Version 4 of the wire format says which case wrote what; the figures of version 3 are the same. Others' reports
     aren't read."""

@@ -474,7 +474,11 @@ def test_torch_that_is_missing_is_one_sentence_with_what_the_boards_image_has(
     database_url: str, tmp_path: Path
 ) -> None:
     """Our own environment has no torch; what the image has is known from the recipe of its name."""
-    with served(database_url, tmp_path / "service", toml='[sites]\nuse = ["della"]\n') as api:
+    toml = '[sites]\nuse = ["della"]\n'
+    for place, image in (("eu", "image = '/opt/cuda-7.sif'"), ("lake", "")):
+        ways = "url = 'http://127.0.0.1:1'\nservice_url = 'http://127.0.0.1:2'"
+        toml += f"[ray.{place}]\n{ways}\n{image}\n[ray.{place}.gpus.A100-80]\n"
+    with served(database_url, tmp_path / "service", toml=toml) as api:
         laptop = Laptop(api, tmp_path / "laptop")
         for name, problem in (("gemm", "torch_gemm"), ("turn", "transpose")):
             found = loading.load(EXAMPLES / problem)
@@ -488,8 +492,9 @@ def test_torch_that_is_missing_is_one_sentence_with_what_the_boards_image_has(
         assert "cuda.sif (torch==" in (laptop.home / "gemm/README.md").read_text()
         tried = laptop("try", "k.py", "--board", "turn", "--mode", "test")
         assert tried.code == 0 and "the board's runs on A100-80 have cuda.sif (torch==" in tried.out
-        (image,) = laptop("problem", "pull", "gemm", "--json").json()["images"]["A100-80"]
-        assert (image["place"], image["image"]) == ("della", "cuda.sif"), "its path on the cluster stays there"
+        images = laptop("problem", "pull", "gemm", "--json").json()["images"]["A100-80"]
+        assert [(image["place"], image["image"]) for image in images] == [("della", "cuda.sif"), ("eu", "cuda-7.sif")]
+        assert images[0]["packages"] == images[1]["packages"] != [], "their paths on the clusters stay there"
 
 
 def test_only_who_owns_a_board_publishes_its_reference_and_that_is_noted(api: ServedApi) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kbslurm import wiring
-from kbslurm.backends.ray.backend import RayBackend
+from kbslurm.backends.ray.backend import RayBackend, RayImage
 from kbslurm.cli.operator import bot_process
 from kbslurm.config import display, secret_values, settings
 from kbslurm.domain.secret_names import of_ray
@@ -21,6 +22,7 @@ service_url = "https://kernels.example.edu"
 gpus.H100 = { resources = { H100 = 1 }, slots = 8, memory_gb = 16 }
 gpus.A100 = {}
 """
+DIGEST = "sha256:" + "0f" * 32
 KEY, TOKEN = "ab" * 32, "t0k3n-of-the-campus"
 ENV = {"RAY_CAMPUS_KEY": KEY, "RAY_CAMPUS_TOKEN": TOKEN}
 
@@ -91,6 +93,29 @@ def test_its_secrets_have_names_of_its_own_and_are_never_shown(tmp_path: Path, m
             ":7: ray.campus.gpus.L4.num_gpus: L4 asks for 0.5 GPUs, so runs would share one",
             "ranked = false in [ray.campus]",
         ),
+        (
+            'image = "cuda.sif"\n',
+            ":6: ray.campus.image: 'cuda.sif' isn't a valid path of an image",
+            "/opt/kbslurm/cuda",
+        ),
+        ('image = "/a:b.sif"\n', ":6: ray.campus.image: '/a:b.sif' isn't a valid path of an image", "whole path"),
+        ('image_digest = "sha256:1"\n', ":6: ray.campus.image_digest: 'sha256:1' isn't the digest", "image verify"),
+        (
+            f'image_digest = "{DIGEST}"\n',
+            ":6: ray.campus.image_digest: there is no image whose digest it could be",
+            "Add image",
+        ),
+        (
+            f'[ray.campus.gpus.L4]\nimage_digest = "{DIGEST}"\n',
+            ":7: ray.campus.gpus.L4.image_digest: there is no image",
+            "Add image",
+        ),
+        (
+            'runtime = "none"\n[ray.campus.gpus.L4]\nimage = "/i.sif"\n',
+            ':8: ray.campus.gpus.L4.image: runtime = "none" in [ray.campus] means that no image is ever used',
+            "Remove image",
+        ),
+        ('runtime = "docker"\n', ":6: ray.campus.runtime: 'docker' isn't one of apptainer, singularity", ""),
         ("minimum = 1\n", ":6: ray.campus.minimum: unknown key", "min_isolation"),
         ('[ray.Cloud]\nurl = "http://x"\n', ": ray: 'Cloud' isn't a valid name of a place", "lower-case"),
         ("[ray.cloud]\n", ": ray.cloud.url: is missing", ""),
@@ -118,3 +143,27 @@ def test_nodes_need_a_way_back_and_the_service_a_key(tmp_path: Path) -> None:
         with pytest.raises(Misconfigured, match="RAY_CAMPUS_KEY isn't a 32-byte key") as caught:
             wiring.places(settings.load(env=env, cwd=tmp_path))
         assert caught.value.hint is not None and "/etc/kbslurm/run-key" in caught.value.hint
+
+
+def images_of(folder: Path, text: str) -> dict[str, RayImage | None]:
+    written(folder, text)
+    backend = wiring.ray_place(settings.load(env=ENV, cwd=folder), "campus").backend
+    assert isinstance(backend, RayBackend)
+    return {gpu: asked.image for gpu, asked in backend.gpus.items()}
+
+
+def test_an_image_is_the_places_or_a_gpu_types_own_and_only_auto_allows_the_own_cage(tmp_path: Path) -> None:
+    assert images_of(tmp_path, RAY) == {"H100": None, "A100": None}
+    images = f'image = "/opt/cuda.sif"\nimage_digest = "{DIGEST}"\n'
+    own = '[ray.campus.gpus.MI300]\nimage = "/opt/rocm.sif"\nvendor = "amd"\n'
+    pinned = RayImage(path="/opt/cuda.sif", programs=("apptainer",), digest=DIGEST)
+    assert images_of(tmp_path, RAY + images + own) == {
+        "H100": pinned,
+        "A100": pinned,
+        "MI300": RayImage(path="/opt/rocm.sif", programs=("apptainer",), vendor="amd"),
+    }
+    found = images_of(tmp_path, f'{RAY}{images}runtime = "auto"\n')["H100"]
+    assert found == replace(pinned, programs=("apptainer", "singularity"), or_own_cage=True)
+    only = images_of(tmp_path, f'{RAY}{images}runtime = "singularity"\n')["H100"]
+    assert only == replace(pinned, programs=("singularity",))
+    assert images_of(tmp_path, f'{RAY}runtime = "none"\n') == {"H100": None, "A100": None}

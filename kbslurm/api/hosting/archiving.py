@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbslurm import __version__, wiring
 from kbslurm.api.hosting.host_acts import HostActs, iso
+from kbslurm.config.sections.ray import image_of
 from kbslurm.domain import access, archive, contest, work_logs
 from kbslurm.domain.verdict import why_unranked
 from kbslurm.errors import Invalid, KbslurmError, NotFound
@@ -95,6 +96,10 @@ class ArchivingActs(HostActs):
         for site in found:
             for gpu, kind in site.gpus.items():
                 yield {"place": site.name, "gpu": gpu, "image": site.image_of(kind), "digest": kind.image_digest}
+        for place, cluster in self.config.ray.items():
+            for gpu in cluster.gpus:
+                if (image := image_of(cluster, gpu)) is not None:
+                    yield {"place": place, "gpu": gpu, "image": image.path, "digest": image.digest}
 
     def work_log(self, board: str, whom: str, *, after: int = 0) -> Mapping[str, Any]:
         """What a person, or with team:NAME a team, has submitted to a board, oldest first: when, what changed, how it

@@ -29,8 +29,10 @@ from kbslurm.backends.ray import node_program
 from kbslurm.backends.ray.api import Answer, Api, mapping_of
 from kbslurm.backends.ray.kit import boot_text
 from kbslurm.backends.sealed_result import Result, opened
+from kbslurm.domain.apptainer import VENDOR_OPTIONS, hardened, quoted
 from kbslurm.domain.node_jobs import NodeJob
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
+from kbslurm.domain.site import Vendor
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
 from kbslurm.observe.logs import teller
 from kbslurm.ports import JobSpec, NodeJobs
@@ -47,14 +49,38 @@ SAID_CAP = 200
 
 
 @dataclass(frozen=True, kw_only=True)
+class RayImage:
+    """The image that runs are in, at this path on the nodes. `programs`: those that may run it, the first one that a
+    node has. `or_own_cage`: a node with none of them uses the harness's own cage."""
+
+    path: str
+    programs: tuple[str, ...]
+    digest: str = ""
+    vendor: Vendor = "nvidia"
+    or_own_cage: bool = False
+
+    def told(self) -> dict[str, Any]:
+        """What a node is told of it."""
+        return {
+            "image": self.path,
+            "pinned": self.digest,
+            "vendor": self.vendor,
+            "gpu_option": " ".join(VENDOR_OPTIONS[self.vendor]),
+            "commands": {name: " ".join(map(quoted, hardened(name, "none"))) for name in self.programs},
+            "or_own_cage": self.or_own_cage,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
 class RayGpu:
     """What a run on a GPU type asks Ray for, and how many may be open. `memory_bytes` 0: as much as its problem
-    allows."""
+    allows. `image` None: runs are in the harness's own cage."""
 
     num_gpus: float
     resources: Mapping[str, float]
     slots: int
     memory_bytes: int = 0
+    image: RayImage | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +146,7 @@ class RayBackend:
     def submit(self, job: JobSpec) -> Handle:
         """Keep its order, then post it. The handle is the attempt's name."""
         asked = self._fitting(job)
-        sealed = self._order(job)
+        sealed = self._order(job, asked.image)
         self._crash_point("offering")
         there = self._jobs.offer(_checked(job.name), self.name, sealed, self._lease_s, self._now())
         if not there.can_start or there.reported:
@@ -155,7 +181,7 @@ class RayBackend:
             )
         return asked
 
-    def _order(self, job: JobSpec) -> bytes:
+    def _order(self, job: JobSpec, image: RayImage | None) -> bytes:
         """All that the node needs, sealed for it."""
         order = {
             "form": node_program.FORM,
@@ -166,6 +192,8 @@ class RayBackend:
             "memory_bytes": job.memory_bytes,
             "harness": self._harness,
             "arguments": ["--min-isolation", str(self.min_isolation)] if self.min_isolation else [],
+            "min_isolation": self.min_isolation,
+            "container": None if image is None else image.told(),
             "lease_s": self._lease_s,
             "beat_s": min(MOST_BEAT_S, self._lease_s / BEATS_PER_LEASE),
         }

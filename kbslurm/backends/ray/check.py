@@ -28,6 +28,7 @@ def findings(
     """The checks, in order; those that depend on a failed one are left out. Nothing is started. `section`: the place's
     configuration, if it may describe a pool that Ray's autoscaler keeps."""
     yield from _cluster(backend, variables[0], section)
+    yield from _images(backend)
     yield from _service(backend, key, variables[1])
 
 
@@ -101,6 +102,25 @@ def _workers(backend: RayBackend, section: RaySection | None) -> Iterator[Findin
         digest = digest_in(cluster_file(backend.name, section, pool))
         told = pool_check.autoscaler_in(status)
         yield from pool_check.findings(backend.name, gpus, pool, nodes, told, digest)
+
+
+def _images(backend: RayBackend) -> Iterator[Finding]:
+    """What runs on each GPU type are in. No node's disk is seen from here."""
+    for gpu, asked in backend.gpus.items():
+        image, python = asked.image, backend.nodes.python
+        if image is None:
+            yield passed("image", f"none is set: runs are in the harness's own cage, with {python}", where=gpu)
+            continue
+        pinned = ", pinned to its digest" if image.digest else ""
+        cage = "; a node with neither uses the harness's own cage" if image.or_own_cage else ""
+        programs = " || ".join(f"{program} --version" for program in image.programs)
+        yield unseen(
+            "image",
+            f"{image.path}{pinned}, by {' or '.join(image.programs)}{cage}; whether workers have them can only be seen"
+            " there",
+            f"On a worker: test -r {image.path} && {{ {programs}; }}",
+            where=gpu,
+        )
 
 
 def _service(backend: RayBackend, key: bytes, variable: str) -> Iterator[Finding]:

@@ -14,7 +14,15 @@ _OURS = {
     "kbslurm/backends/__init__.py": b"",
     **{f"kbslurm/backends/{one}/__init__.py": b"" for one in ("github", "local", "ray")},
 }
-_PROGRAMS = ("github/runner_program.py", "local/supervise.py", "ray/calls.py", "ray/node_program.py")
+_PROGRAMS = (
+    "github/runner_program.py",
+    "local/supervise.py",
+    "ray/calls.py",
+    "ray/contained.py",
+    "ray/leftovers.py",
+    "ray/node_program.py",
+    "supervisor_call.py",
+)
 _MADE_AT = (2020, 1, 1, 0, 0, 0)  # so that the same files are the same bytes
 
 

@@ -2,7 +2,8 @@
 
 The service sends this along with the harness; see boot.py. Standard library only, except for the cipher. In this order:
   claim    the first process that asks gets the sealed order; every other one ends, having seen nothing of it
-  run      the harness under the same supervisor as local attempts, told to refuse below the place's isolation level
+  run      the harness under the same supervisor as local attempts, told to refuse below the place's isolation level;
+           in containers of the GPU type's image, if it has one: see contained.py
   beat     meanwhile the service is told that it goes on, and says whether it may; a node that isn't heard for its
            lease ends the run itself, so that silence proves that nothing runs any more
   deliver  report, ending and a profile's files, sealed for the service
@@ -34,7 +35,7 @@ from types import FrameType
 from typing import Any
 
 from kbslurm.backends.github import runner_program as parcel
-from kbslurm.backends.ray import calls
+from kbslurm.backends.ray import calls, contained, leftovers
 
 FORM = 1
 PR_SET_DUMPABLE = 4
@@ -136,7 +137,7 @@ def _judged(node: Node, sealed: bytes, folder: Path, harness: Path) -> dict[str,
         order = _opened(node, sealed, harness)
         _laid_out(folder, order)
         return _supervised(node, folder, order, harness)
-    except parcel.OrderFailed as error:
+    except (parcel.OrderFailed, contained.NoContainer) as error:
         return {"ending": "image", "reason": str(error)}
     except OSError as error:
         return {"ending": "no_report", "reason": f"the harness couldn't be started on this node: {error.strerror}"}
@@ -161,23 +162,37 @@ def _laid_out(folder: Path, order: dict[str, Any]) -> None:
 
 def _supervised(node: Node, folder: Path, order: Mapping[str, Any], harness: Path) -> dict[str, Any]:
     """Run it, and tell the service about it meanwhile."""
-    told = parcel.supervisors_order(os.environ, folder, order, harness)
+    told, host = parcel.supervisors_order(os.environ, folder, order, harness), socket.gethostname()
+    inner = contained.program_for(order, os.environ, host, node.place)
+    if inner:
+        told = contained.order_in_container(
+            told, order, inner, env=os.environ, folder=folder, harness=harness, node=host
+        )
     parcel.put(folder / "order.json", json.dumps(told).encode(), 0o400)
     program = (
         "import os, sys; sys.path.insert(0, sys.argv[1]); from kbslurm.backends.local import supervise;"
         " supervise.prctl(1, 15); raise SystemExit(supervise.main(sys.argv[2], os.open(sys.argv[3], os.O_RDONLY)))"
     )
     argv = [sys.executable, "-I", "-S", "-c", program, str(harness.parent), *_files(folder, "order.json", "starting")]
+    leftovers.adopt()
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL) as supervisor:
         try:
             why = _watched(node, supervisor, folder, order)
         except BaseException:
             supervisor.terminate()
             raise
-    found: dict[str, Any] = json.loads(parcel.read_capped(folder / "exit.json", 65_536) or b"{}")
+    found: dict[str, Any] = json.loads(parcel.read_capped(Path(told["exit"]), 65_536) or b"{}")
     if not found:
+        leftovers.end(told)
         raise parcel.OrderFailed("the supervisor ended without a result")
-    return {**found, "reason": why} if why and found.get("ending") == "no_report" else found
+    if why and found.get("ending") == "no_report":
+        return {**found, "reason": why}
+    if inner and found.get("ending") == "timeout" and not (folder / "out" / "heartbeat.json").exists():
+        return {**found, "ending": "boot_failure", "reason": f"its container didn't start in time on {host}"}
+    with contextlib.suppress(ValueError):
+        said = parcel.read_capped(folder / "exit.json", 65_536) if inner else None
+        return {**found, "supervisor": json.loads(said or b"")}
+    return found
 
 
 def _watched(node: Node, supervisor: subprocess.Popen[bytes], folder: Path, order: Mapping[str, Any]) -> str:
@@ -269,6 +284,8 @@ def _remove_if_left(folder: Path) -> None:
         if time.time() - os.fstat(held).st_mtime < YOUNG_S:
             return
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for attempt in folder.iterdir():
+            leftovers.remove_from_memory(attempt)
         shutil.rmtree(folder, ignore_errors=True)
     finally:
         os.close(held)

@@ -10,34 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
 from kbslurm.backends.paths import AttemptPaths, read_capped
 from kbslurm.backends.slurm.executor import JOB_ID_FILE
+from kbslurm.backends.supervisor_exit import Exit, end_without_report, exit_in
 from kbslurm.domain.run import Ending, Handle, Seen, Sighting
 from kbslurm_eval.shared.wire import REPORT_CAP
 
 NOTE_CAP = 65_536
-WHY_CAP = 300
 SEALED_CAP = 2 * REPORT_CAP
-Cause = Literal["judge", "expired", "term", "image", "setup", "cancelled", "unstarted"]
-CAUSES: tuple[Cause, ...] = ("judge", "expired", "term", "image", "setup", "cancelled", "unstarted")
-UNWRITTEN = 74  # the harness's own status (kbslurm_eval.run)
 _JOB = re.compile(r"[0-9]+(\.[0-9]+)?")  # a job, or a step of a keeper's
-SIGNALLED = (128 + 9, 128 + 15)  # Slurm's signals also reach the judge, often before the script
-
-
-@dataclass(frozen=True, kw_only=True)
-class Exit:
-    """The job script's final status. `began`: the judge had started, so the limits hit are the submission's."""
-
-    cause: Cause
-    status: int
-    began: bool
-    job: str
-    node: str
-    at: datetime | None
-    why: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,36 +70,8 @@ class Evidence:
             return None
         if self.reported:
             return self._ended(Ending.REPORTED, "")
-        match self.exit.cause:
-            case "expired" if self.exit.began:
-                return self._ended(Ending.TIMEOUT, "it hit the time limit")
-            case "expired":
-                return self._ended(Ending.BOOT_FAILURE, "the container didn't start in time")
-            case "image":
-                return self._ended(Ending.IMAGE, self._with_why("the container wouldn't start"))
-            case "setup":
-                return self._ended(Ending.BOOT_FAILURE, self._with_why("the node couldn't prepare the job"))
-            case "cancelled":
-                return self._ended(Ending.CANCELLED, "it was cancelled before it started")
-            case "unstarted":
-                return self._ended(Ending.WITHDRAWN, self._with_why("its warm worker didn't start it"))
-            case "term" | "judge" if self.cancelled and self.exit.status in SIGNALLED:
-                return self._ended(Ending.CANCELLED, "it was cancelled")
-            case "judge" if self.unfit:
-                return self._ended(Ending.BAD_REPORT, "its report isn't a regular file of a valid size")
-            case "judge" if self.exit.status == UNWRITTEN:
-                return self._ended(
-                    Ending.NO_REPORT, "the shared root was full or read-only when the judge wrote its report"
-                )
-            case "judge" if self.exit.status not in SIGNALLED:
-                return self._ended(
-                    Ending.NO_REPORT, f"the judge ended with status {self.exit.status} and left no report"
-                )
-            case _:
-                return None  # a signal from outside: only Slurm knows why
-
-    def _with_why(self, text: str) -> str:
-        return f"{text}: {self.exit.why}" if self.exit is not None and self.exit.why else text
+        proved = end_without_report(self.exit, cancelled=self.cancelled, unfit=self.unfit)
+        return None if proved is None else self._ended(*proved)  # None: only Slurm knows why
 
     def running(self) -> Sighting | None:
         """RUNNING according to the claim, if nothing shows that it ended."""
@@ -152,7 +107,7 @@ def look(paths: AttemptPaths) -> Evidence:
         reported=fit is True,
         unfit=fit is False,
         cancelled=paths.cancelled.name in names,
-        exit=_exit(_note(paths, paths.exit.name), moment(paths.exit)) if paths.exit.name in names else None,
+        exit=exit_in(_note(paths, paths.exit.name), moment(paths.exit)) if paths.exit.name in names else None,
         owner=job,
         node=_text(owner, "node"),
         claimed=paths.claim.name in names,
@@ -218,21 +173,6 @@ def _hand_over(told: Mapping[str, Any]) -> HandOver | None:
     if keeper is None or job is None or not isinstance(limit_s, int):
         return None
     return HandOver(keeper=keeper, job=job, limit_s=limit_s)
-
-
-def _exit(told: Mapping[str, Any], at: datetime | None) -> Exit | None:
-    cause, status = told.get("cause"), told.get("status")
-    if cause not in CAUSES or not isinstance(status, int):
-        return None
-    return Exit(
-        cause=cast("Cause", cause),
-        status=status,
-        began=told.get("began") is True,
-        job=_text(told, "job") or "",
-        node=_text(told, "node") or "",
-        at=at,
-        why="".join(letter for letter in _text(told, "why") or "" if letter.isprintable())[:WHY_CAP],
-    )
 
 
 def _text(told: Mapping[str, Any], key: str) -> str | None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from kbslurm.config import toml_file
 from kbslurm.config.sections.checks import web_address
@@ -16,6 +17,7 @@ from kbslurm.errors import Invalid, Misconfigured
 KEPT_APART = 2  # the isolation level from which a submission reaches neither Ray's ports nor its token
 KEY_FILE = "/etc/kbslurm/run-key"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
+_DIGEST = re.compile(r"(?:sha256|tree):[0-9a-f]{64}")
 _RESOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,100}")
 
 
@@ -43,6 +45,24 @@ def _node_path(text: str) -> str:
     return text
 
 
+def _image(text: str) -> str:
+    if text and not re.fullmatch(r"/[A-Za-z0-9_./+-]{1,300}", text):
+        raise Invalid(
+            f"{text!r} isn't a valid path of an image on the nodes",
+            hint='Write its whole path there, like "/opt/kbslurm/cuda.sif".',
+        )
+    return text
+
+
+def _digest(text: str) -> str:
+    if text and not _DIGEST.fullmatch(text):
+        raise Invalid(
+            f"{text!r} isn't the digest of an image",
+            hint='Write "sha256:…" of a .sif file or "tree:…" of a directory, as kbslurm image verify prints it.',
+        )
+    return text
+
+
 @dataclass(frozen=True, kw_only=True)
 class RayGpuSection:
     """What a run on one GPU type asks Ray for."""
@@ -56,6 +76,16 @@ class RayGpuSection:
     memory_gb: float = field(
         default=0.0,
         metadata={"doc": "The most memory a run may use there; 0: as much as its problem allows.", "least": 0},
+    )
+    image: str = field(
+        default="",
+        metadata={"doc": "The Apptainer image on the nodes that runs are in; empty: the place's.", "check": _image},
+    )
+    image_digest: str = field(
+        default="", metadata={"doc": "Its digest: a node with another image runs nothing.", "check": _digest}
+    )
+    vendor: Literal["nvidia", "amd", "none"] = field(
+        default="nvidia", metadata={"doc": "Whose GPUs a container is shown; none: a run needs none."}
     )
 
 
@@ -95,6 +125,23 @@ class RaySection:
         metadata={
             "doc": "The nodes' Python for the harness: 3.11 or newer, with cryptography and what problems import.",
             "check": _python,
+        },
+    )
+    image: str = field(
+        default="",
+        metadata={
+            "doc": "The Apptainer image on the nodes that runs are in; empty: the harness's own cage.",
+            "check": _image,
+        },
+    )
+    image_digest: str = field(
+        default="", metadata={"doc": "Its digest: a node with another image runs nothing.", "check": _digest}
+    )
+    runtime: Literal["apptainer", "singularity", "auto", "none"] = field(
+        default="apptainer",
+        metadata={
+            "doc": "What runs the image. auto: whichever of the two a node has, and the harness's own cage on a node "
+            "with neither; none: always the own cage."
         },
     )
     key_file: str = field(
@@ -138,6 +185,24 @@ class RaySection:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class RayImageSetting:
+    """The image of a GPU type, and its digest if one is pinned."""
+
+    path: str
+    digest: str
+
+
+def image_of(told: RaySection, gpu: str) -> RayImageSetting | None:
+    """The image that runs on this GPU type are in. None: they are in the harness's own cage."""
+    asked = told.gpus[gpu]
+    if told.runtime == "none" or not (asked.image or told.image):
+        return None
+    if asked.image:
+        return RayImageSetting(path=asked.image, digest=asked.image_digest)
+    return RayImageSetting(path=told.image, digest=asked.image_digest or told.image_digest)
+
+
 def _ray_places(places: Mapping[str, RaySection]) -> Mapping[str, RaySection]:
     for name in places:
         if not _NAME.fullmatch(name):
@@ -171,6 +236,7 @@ def check_ray(places: Mapping[str, RaySection], public_url: str, file: toml_file
                 key=f"ray.{name}.url",
                 fix='Write url = "http://HEAD:8265".',
             )
+        _check_images(name, told, file)
         for gpu, asked in told.gpus.items():
             if told.ranked and asked.num_gpus % 1:
                 raise Misconfigured(
@@ -187,4 +253,28 @@ def check_ray(places: Mapping[str, RaySection], public_url: str, file: toml_file
                 line=file.line(("ray", name)),
                 key=f"ray.{name}.service_url",
                 fix='Set service_url = "https://…" there, or public_url under [server].',
+            )
+
+
+def _check_images(name: str, told: RaySection, file: toml_file.TomlFile) -> None:
+    """A setting that would never have an effect is a mistake of somebody who believes that it has."""
+    tables: list[tuple[tuple[str, ...], str, str, bool]] = [((), told.image, told.image_digest, bool(told.image))]
+    for gpu, asked in told.gpus.items():
+        tables.append((("gpus", gpu), asked.image, asked.image_digest, bool(asked.image or told.image)))
+    for where, image, digest, has_image in tables:
+        if image and told.runtime == "none":
+            raise Misconfigured(
+                f'runtime = "none" in [ray.{name}] means that no image is ever used',
+                file=file.path,
+                line=file.line(("ray", name, *where, "image")),
+                key=".".join(("ray", name, *where, "image")),
+                fix='Remove image, or write runtime = "apptainer".',
+            )
+        if digest and not has_image:
+            raise Misconfigured(
+                "there is no image whose digest it could be",
+                file=file.path,
+                line=file.line(("ray", name, *where, "image_digest")),
+                key=".".join(("ray", name, *where, "image_digest")),
+                fix='Add image = "/opt/kbslurm/cuda.sif", its path on the nodes.',
             )

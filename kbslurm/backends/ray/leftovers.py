@@ -1,0 +1,40 @@
+"""What a killed attempt leaves on a Ray node, in processes and in memory. Part of what the service sends to a node.
+
+As long as an attempt's supervisor lives, it ends and removes all of it itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kbslurm.backends.local import supervise
+
+
+def adopt() -> None:
+    """From now on processes whose parents ended come to this one."""
+    supervise.prctl(supervise.PR_SET_CHILD_SUBREAPER, 1)
+
+
+def end(order: Mapping[str, Any]) -> None:
+    """Somebody killed the supervisor of this order: end what has come to us, and remove what that would have
+    removed."""
+    wake, kept = os.pipe2(os.O_CLOEXEC)
+    supervise.kill_tree(supervise.Watch(0.0), wake)
+    os.close(wake)
+    os.close(kept)
+    supervise.clear(dict(order))
+
+
+def remove_from_memory(attempt: Path) -> None:
+    """What was in memory of an attempt of which nobody lives any more; the order in its folder names the place."""
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        work = json.loads((attempt / "order.json").read_bytes())["work"]
+        looks = os.lstat(work)
+        if stat.S_ISDIR(looks.st_mode) and looks.st_uid == os.getuid():
+            supervise.clear({"secrets": [], "work": work, "scratch": work})
