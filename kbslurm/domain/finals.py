@@ -123,7 +123,8 @@ def from_detail(detail: Mapping[str, Any] | None) -> tuple[list[Outcome], list[G
 def _nets(report: Report, problem: Problem, rival: int) -> list[list[timing.Net]] | None:
     timed = timing.measured_cases(len(problem.benchmarks), "ranked", problem.ranking_by)
     cases = [timing.nets(report.samples, "ranked", index, rival) for index in timed]
-    many = report.budget.get("ranked", {}).get("launches")
+    had = len({one.launch for one in report.samples if one.phase == "ranked"})
+    many = report.budget.get("ranked", {}).get("launches", had)
     complete = bool(cases) and all(0 < len(nets) == many and timing.is_resolved(nets) for nets in cases)
     return cases if complete else None
 

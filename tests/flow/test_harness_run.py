@@ -3,6 +3,7 @@ surroundings."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -411,6 +412,24 @@ def test_a_final_measures_rivals_beside_one_another_and_one_that_fails_ends_noth
     assert all(len(s.own.calls_ns) == 5 and s.baseline is not None for s in report.samples if s.rival)
     times = [timing.interval(timing.paired(timing.nets(report.samples, "ranked", 0, r))).value for r in (1, 2)]
     assert times[0] < times[1]
+
+
+def test_the_baseline_finds_its_caches_as_it_left_them(tmp_path: Path) -> None:
+    """Before each of its calls that follows one of the submission's there is one that doesn't count: in every second
+    step, where candidate, baseline, baseline and candidate take turns."""
+    short = ground.manifest(
+        RIGHT, mode="benchmark", budget=wire.Budget(launches=2, calls=6), config={"baseline": RIGHT}
+    )
+    slow = "import time\n" + ground.SORTING.replace("return sorted(data)", "time.sleep(0.03); return sorted(data)", 1)
+    told = [
+        ground.judged(tmp_path / name, dataclasses.replace(short, files=files)).told
+        for name, files in (("short", short.files), ("slow", {**short.files, "reference.py": slow}))
+    ]
+    assert [one.verdict for one in told] == ["passed", "passed"], [one.reason for one in told]
+    checked = [one.host["calls_checked"] for one in told]
+    assert checked[0] - checked[1] == 2 * 4, "four of the eight steps of two launches"
+    for report in told:
+        assert all(one.baseline and len(one.baseline.calls_ns) == len(one.own.calls_ns) for one in report.samples)
 
 
 IN_A_FINAL = """

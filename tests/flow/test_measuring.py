@@ -469,6 +469,30 @@ def test_a_final_measures_the_leaders_together_and_counts_when_a_host_says_so(
     assert [name for name, _ in board(stage)] == ["bob", "eve", "ada", "dan"]
 
 
+def test_a_final_whose_lead_failed_counts_for_the_others(stage: Stage, database_url: str, tmp_path: Path) -> None:
+    kbslurm = CommandLine(cwd=tmp_path, env={"DATABASE_URL": database_url})
+    stage.rows("UPDATE leaderboard SET confirm = false RETURNING id")
+    judge(stage, 0.5, baseline_s=0.5)
+    for name, took in (("ada", 0.40), ("bob", 0.41), ("eve", 0.42)):
+        stage.submit(by=name, mode="leaderboard")
+        judge(stage, took)
+    assert kbslurm("final", "board", "--top", "3").code == 0
+    attempt = next_attempt(stage)
+    work = stage.store.attempts.work(attempt.id)
+    whole = unseal(sealed_report(work, score_s=1.0, baseline_s=1.0, rivals=(None, 0.9, 0.78)), work.key)
+    lead = [dataclasses.replace(b, status="error") if b.phase == "ranked" else b for b in whole.benchmarks]
+    phases = [dataclasses.replace(p, passed=p.name != "ranked") for p in whole.phases if p.name != "hidden"]
+    failed = dataclasses.replace(
+        whole, verdict="error", reason="ranked phase: it failed", score_s=None, interval_s=None, benchmarks=lead,
+        phases=phases, samples=[one for one in whole.samples if one.phase != "ranked" or one.rival],
+    )  # fmt: skip
+    assert score(stage.store, attempt, seal(failed, work.key).encode(), stage.clock.now()) is Scored.VERDICT
+    shown = kbslurm("final", "board", "--json").json()
+    assert [row["verdict"] for row in shown["rivals"]] == ["wrong", "passed", "passed"]
+    assert kbslurm("final", "board", "--apply").code == 0
+    assert [name for name, _ in board(stage)] == ["eve", "ada", "bob"]
+
+
 def shown_to_all(stage: Stage) -> None:
     """By the HTTP API and by the board's page: what came of it, in the order of the places before."""
     context = context_of(Config(), stage.store, clock=stage.clock)

@@ -48,6 +48,8 @@ _CALLS: dict[str, tuple[int | None, int | None]] = {
     "io_setup": (206, 0),
     # a page that it has put into a pipe is in no process's memory any more
     "vmsplice": (278, 75),
+    # the whole node's pages would be written, again and again
+    "sync": (162, 81), "syncfs": (306, 267),
     # who watches files learns what others on the node open, and slows whatever writes to them
     "inotify_init": (253, None), "inotify_init1": (294, 26), "fanotify_init": (300, 262),
 }  # fmt: skip
@@ -70,6 +72,7 @@ _SIGQUEUE, _TGSIGQUEUE, _PRLIMIT, _AFFINITY = (129, 138), (297, 240), (302, 261)
 _TKILL, _PIDFD_KILL, _FCNTL, _PRCTL = (200, 130), (424, 424), (72, 25), (157, 167)
 _IOCTL, _SETPRIORITY, _SOCKETPAIR = (16, 29), (141, 140), (53, 199)
 _FALLOCATE, _PUNCH_HOLE = (285, 47), 3  # the mode 0 makes a file larger, up to the limit; 3 takes memory away
+_PR_SCHED_CORE = 62
 _F_SETSIG, _F_SETLEASE, _F_NOTIFY, _F_SETPIPE_SZ = 10, 1024, 1026, 1031
 _SETSOCKOPT, _BUFFER_SIZES = (54, 208), (7, 8, 32, 33)
 _F_SETOWN, _F_SETOWN_EX, _FIOSETOWN, _SIOCSPGRP = 8, 15, 0x8901, 0x8902
@@ -144,6 +147,7 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
     if bare:  # a file's owner may be any process: SIGIO ends those of the same user, the judge among them
         for pair, command in ((_FCNTL, _F_SETOWN), (_FCNTL, _F_SETOWN_EX), (_IOCTL, _FIOSETOWN), (_IOCTL, _SIOCSPGRP)):
             refuse_argument(pair, command, 1)
+    refuse_argument(_PRCTL, _PR_SCHED_CORE, 0)  # who has a cookie of its own has a core's other half kept empty
     code.append((0x15, 0, 6, _PRCTL[column]))
     load(16)
     code.append((0x15, 0, 3, PR_SET_PDEATHSIG))

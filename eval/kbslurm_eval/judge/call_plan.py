@@ -22,6 +22,7 @@ COPIED_PER_S = 1e9  # bytes that the judge packs, writes, reads and compares, as
 LEAST_RANKED = 2  # launches: one alone gives no interval
 GROUP = 9  # so many calls are made in one go where the reference's answer takes less than this, on a device or not
 SHORT_S, SHORT_ON_CPU_S = 100e-6, 1e-3
+CACHES_SHOW_S = 20e-3  # filling a core's cache again takes a tenth of a millisecond
 LOOKS_S = 0.2  # so long a reference that may be short is looked at: a busy machine's hiccups last milliseconds
 GROUPED_CAP = 16 << 20  # of all of a call on a device; on a processor what is written late, and answers as large
 ONE_CORE = "this job has one processor core, and the judge would take it from the submission while it waits for it"
@@ -72,6 +73,11 @@ class CallPlan:
     def group(self, index: int) -> int:
         """How many calls of this case are made in one go."""
         return self._paces[index].group
+
+    def is_short_alone(self, index: int) -> bool:
+        """Whether its calls are made one by one, and one takes so little time that cold caches show in it."""
+        pace = self._paces[index]
+        return pace.group == 1 and pace.answer_s < CACHES_SHOW_S
 
     def next_go(self, index: int, wanted: int) -> int:
         """How many calls the next go has, if so many are still wanted: one more than count, or only the warm-ups."""

@@ -203,7 +203,9 @@ class TimedPhase:
                     kept = count >= WARM_UPS and len(times[at.index].calls_ns) < calls[at.index]
                     wanted = calls[at.index] - len(times[at.index].calls_ns) if kept else 0
                     if base is not None and step % 2:  # candidate, baseline, baseline, candidate, and so on
-                        self._base_call(name, at, (number, count), base, base_times, wanted)
+                        self._base_call(
+                            name, at, (number, count), base, base_times, wanted, after_itself=rivals is None
+                        )
                     launch.starts = count == 0
                     launch.turn_to(at.index)
                     try:
@@ -381,9 +383,17 @@ class TimedPhase:
         base: Launch,
         times: dict[int, timing.LaunchTimes],
         wanted: int,
+        *,
+        after_itself: bool = False,
     ) -> None:
+        """A go of the baseline's. Unless it was the last to be called, a call that doesn't count comes first where one
+        may be told from another by what is in the caches: a submission may write to as much memory as it likes before
+        each of its own."""
         took: list[int] = []
         try:
+            flushed = self._run.device is not None and self._run.device.flushed  # then all find them cold
+            if not after_itself and not flushed and self._plan.is_short_alone(case.index):
+                self._calls_of(name, case, parts, base, 1, "baseline", "before")
             fault, took = self._calls_of(name, case, parts, base, wanted, "baseline")
         except Rejected as rejected:
             fault = rejected
