@@ -82,7 +82,13 @@ def test_whoever_takes_back_what_it_wrote_keeps_nobody_waiting(monkeypatch: pyte
 
 def test_what_was_written_before_is_taken_apart_once(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[int] = []
-    monkeypatch.setattr(run_log, "_blocks", lambda text, real=run_log._blocks: (taken.append(len(text)), real(text))[1])
+    blocks = run_log._blocks
+
+    def counted(text: str) -> list[tuple[bool, str]]:
+        taken.append(len(text))
+        return blocks(text)
+
+    monkeypatch.setattr(run_log, "_blocks", counted)
     log = RunLog()
     log.add("test", [(None, "\n" * 50_000), *((n, f"{n}\n{TRACE}") for n in range(200))])
     assert sum(taken) < 2 * LOG_CAP
