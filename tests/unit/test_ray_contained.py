@@ -91,6 +91,12 @@ def test_the_supervisor_is_told_all_that_it_reads_and_nothing_of_rays_environmen
     assert found["environment"]["PATH"].startswith("/usr/local/bin:") and found["exit"].endswith("ended.json")
 
 
+def test_without_a_container_a_worker_shows_the_gpus_that_ray_gave_the_run(tmp_path: Path) -> None:
+    env = {"PATH": "/bin", "ROCR_VISIBLE_DEVICES": "1", "HIP_VISIBLE_DEVICES": "1", "SECRET": "x"}
+    told = runner_program.supervisors_order(env, tmp_path, order(), shared_folders.eval_dir())["environment"]
+    assert (told["ROCR_VISIBLE_DEVICES"], told["HIP_VISIBLE_DEVICES"]) == ("1", "1") and "SECRET" not in told
+
+
 def test_a_path_that_cant_be_bound_is_refused_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(contained.NoContainer, match="can't be bound into a container: give Ray a TMPDIR"):
         made(tmp_path, tmp_path / "a,b" / NAME)

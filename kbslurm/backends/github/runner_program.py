@@ -41,7 +41,10 @@ OBJECT_CAP = 20 << 20  # in base64 it has to fit into one answer of the API
 SEALED_REPORT_CAP = 16_000_000  # twice the wire's cap: a sealed report quotes its text
 ARTIFACTS, ARTIFACT_CAP = 12, 8 << 20
 LOG_BYTES, LOG_TAIL = 1 << 20, 16_384
-HANDED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES")
+HANDED_ON = (
+    *("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME"),
+    *("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"),
+)
 TRIES = 5
 HERE = Path(__file__).resolve().parent
 
