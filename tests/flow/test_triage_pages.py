@@ -105,22 +105,23 @@ def test_without_the_scanner_each_page_says_what_to_install(api: ServedApi, hana
 def test_what_ranks_is_scanned_the_best_of_each_person_first(api: ServedApi, hana: httpx.Client) -> None:
     first = ranked(api, "ada", 2e-3, "a = 1  # FLAG SLEEPS\n")
     second = ranked(api, "ada", 3e-3, "a = 2\n")
-    third = ranked(api, "bob", 4e-3, "b = 1  # FLAG SLEEPS FLAG HIDES\n# FLAG SLEEPS again\n")
+    third = ranked(api, "bob", 4e-3, "b = 1  # FLAG SLEEPS FLAG HIDES_WELL\n# FLAG SLEEPS again\n")
     gone = ranked(api, "cyd", 4e-3, "c = 1  # FLAG GONE\n")
     remove(api.store.submissions, gone, None, "hana", api.now)
     gallery.judged(api.store, "dee", api.now, None, verdict="wrong", source="d = 1\n")
     text = once_scanned(hana, BOARD)
     assert NOTE in html.unescape(text)
+    assert "SLEEPS, HIDES_<wbr>WELL<" in text, "a long name goes on after an underscore"
     assert [int(one) for one in re.findall(r'href="/staff/submissions/(\d+)/triage"', text)] == [third, first, second]
     rows = rows_of(hana, f"{BOARD}.json")
     assert [(row["submission"], row["flags"], row["rules"], row["best_on"]) for row in rows] == [
-        (third, 3, ["SLEEPS", "HIDES"], ["H100"]), (first, 1, ["SLEEPS"], ["H100"]), (second, 0, [], []),
+        (third, 3, ["SLEEPS", "HIDES_WELL"], ["H100"]), (first, 1, ["SLEEPS"], ["H100"]), (second, 0, [], []),
     ]  # fmt: skip
     assert audited(api) == [("triage", f"board:{api.store.boards.get('transpose').id}")], "once, not at each look"
     page = hana.get(f"/staff/submissions/{third}/triage")
     assert "data-poll" not in page.text, "it is known already"
     assert [row["rule"] for row in rows_of(hana, f"/staff/submissions/{third}/triage.json")] == [
-        "SLEEPS", "HIDES", "SLEEPS",
+        "SLEEPS", "HIDES_WELL", "SLEEPS",
     ]  # fmt: skip
     assert "The scanner calls the whole of it hacked ." in words(page.text)
     assert 'class="badge bad"' not in page.text, "no flag is coloured as a verdict is"
