@@ -99,7 +99,7 @@ def test_over_the_budget_the_refusal_says_how_much_is_left(discord: Discord, api
         first = discord.command(HOSTESS, "run", file=("p.py", b"pass\n"), gpu="H100", timeout=590)
         assert "is queued" in discord.answer(first)
         said = discord.answer(discord.command(HOSTESS, "run", file=("p.py", b"pass\n"), gpu="H100", timeout=60))
-        assert "590 of 600 used" in said and "10 or less" in said
+        assert "590 of 600 used" in said and "10 s or less" in said
 
 
 # -------------------------------------------------------------------------------------------------------- mentions
