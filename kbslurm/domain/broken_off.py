@@ -138,8 +138,9 @@ def remarks(*, broke_off: bool, is_second: bool, measurements: int, ranked: bool
     if broke_off:
         though = ", although its first measurement had passed" if is_second else ""
         found.append(
-            f"it broke off while it was being ranked{though}; each such run among the last {LAST} ranked measurements"
-            " of a person or team here adds a measurement to those of an improvement, of which the slowest counts"
+            f"it broke off while it was being ranked{though}: for each such run among the last {LAST} ranked"
+            " measurements of the same person or team here, an improvement is measured once more, and the slowest"
+            " measurement counts"
         )
     if ranked and is_second and measurements > 2:
         found.append(

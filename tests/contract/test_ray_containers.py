@@ -7,7 +7,7 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,7 @@ class ContainerCase:
 
     ray: RayCase
     node: ContainerNode
+    began: dict[int, str] = field(default_factory=dict)  # a number may be another process's after a while
 
     def backend(self, *, instead: str | None = None, image: dict[str, Any] | None = None, **told: Any) -> RayBackend:
         kept = RayImage(**{"path": IMAGE, "programs": ("apptainer",), "vendor": "none", **(image or {})})
@@ -131,20 +132,41 @@ class ContainerCase:
         job = self.job(SLEEPING)
         attempt = attempt_of(self.ray, job, backend.submit(job))
         wait_until(self.ray, "a runner has begun", lambda: has_runner(job.name))
-        return backend, attempt, processes_of(job.name)
+        pids = processes_of(job.name)
+        self.began |= {pid: began_at(pid) for pid in pids}
+        return backend, attempt, pids
 
     def ended(self, backend: RayBackend, attempt: OpenAttempt) -> Any:
         wait_until(self.ray, "it has ended", lambda: backend.poll([attempt])[attempt.name].seen is Seen.ENDED)
         return backend.poll([attempt])[attempt.name]
 
+    def _left(self, pids: set[int]) -> list[str]:
+        """Those of these processes that live: their states and command lines."""
+        found = []
+        for pid in pids:
+            with suppress(OSError):
+                place = Path(f"/proc/{pid}")
+                if (place / "exe").exists() and began_at(pid) == self.began.get(pid):
+                    words = (place / "cmdline").read_bytes().replace(b"\0", b" ")
+                    found.append(f"{pid} {(place / 'wchan').read_text()} {words[:200]!r}")
+        return found
+
     def nothing_is_left(self, attempt: OpenAttempt, pids: set[int]) -> None:
         """Of this attempt, in processes, memory or on the disk."""
-        wait_until(
-            self.ray, "its processes are gone", lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in pids)
-        )
+        try:
+            wait_until(self.ray, "its processes are gone", lambda: not self._left(pids))
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {self._left(pids)}") from None
         wait_until(self.ray, "nobody bears its name", lambda: not processes_of(attempt.name))
         wait_until(self.ray, "its folder is gone", lambda: self.node.left_on_disk() == [])
         assert self.node.in_memory() == []
+
+
+def began_at(pid: int) -> str:
+    """When this process began, in the kernel's words; empty if it is gone."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    return ""
 
 
 @pytest.fixture(scope="module")

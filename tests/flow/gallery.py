@@ -12,6 +12,7 @@ from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
 from kbslurm.flow.submit import accept
 from kbslurm.store.postgres import PostgresStore
+from kbslurm_eval.shared.wire import PhaseResult
 from tests.flow.puppet import Puppet, sealed_report
 from tests.popcorn.served_api import GOOD
 
@@ -33,6 +34,8 @@ def judged(
     assert attempt is not None
     if score_s is not None:
         told |= {"score_s": score_s, "interval_s": [score_s * (1 - spread), score_s * (1 + spread)]}
+    if told.get("verdict", "passed") != "passed":
+        told.setdefault("phases", [PhaseResult(name="test", passed=False, started_at_ns=1, ended_at_ns=2)])
     score(store, attempt, sealed_report(store.attempts.work(attempt.id), **told), at + timedelta(seconds=40))
     return number
 

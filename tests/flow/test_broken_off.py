@@ -351,7 +351,7 @@ def test_its_author_and_hosts_see_it_on_their_pages(database_url: str, tmp_path:
         broken = phases("test", "benchmark", failed="ranked")
         numbers = [pages.submitted(api, "ada", GOOD, "leaderboard", **told, phases=broken) for _ in range(3)]
         early = pages.submitted(api, "ada", GOOD, "leaderboard", **told, phases=phases("test", failed="benchmark"))
-        assert "It broke off while it was being ranked; each such run" in pages.seen(api, "ada", f"/s/{numbers[0]}")
+        assert "It broke off while it was being ranked: for each such run" in pages.seen(api, "ada", f"/s/{numbers[0]}")
         assert "broke off" not in pages.seen(api, "ada", f"/s/{early}")
         with browsing(api, "hana", "owner") as hana:
             assert "it broke off while it was being ranked" in hana.get(f"/staff/submissions/{numbers[0]}").text

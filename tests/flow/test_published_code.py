@@ -35,6 +35,7 @@ HOSTS_OUTLETS = {
     "GET /admin/submissions/{submission_id}",
     "GET /admin/submissions/{submission_id}/similar/{other_id}",
     "GET /staff/submissions/{submission_id}",
+    "GET /staff/submissions/{submission_id}/triage",
 }
 
 
