@@ -32,11 +32,13 @@ class Killer:
         )
         self.pid = 0
         self.kills = 0
+        self._logged = 0
 
     def start(self, crash_point: str = "-") -> None:
         """Begin a daemon's life, to end at this crash point."""
         assert not self.pid
         assert self.zygote.stdin is not None
+        self._logged = len(self.log())
         self.zygote.stdin.write(f"{crash_point}\n".encode())
         self.zygote.stdin.flush()
         self.pid = int(self._said(PATIENCE_S) or 0)
@@ -53,8 +55,13 @@ class Killer:
         return status
 
     def end(self, number: signal.Signals = signal.SIGKILL) -> int:
-        """End the daemon now, or find it dead."""
+        """End the daemon now, or find it dead. With another signal than SIGKILL once it has started: what it was to do
+        may have been done before, and only then does it end in good order."""
         if self.pid:
+            until = time.monotonic() + PATIENCE_S
+            while number is not signal.SIGKILL and "daemon started" not in self.log()[self._logged :]:
+                assert time.monotonic() < until, "it doesn't start"
+                time.sleep(0.02)
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
             status = self.wait(PATIENCE_S)
