@@ -108,6 +108,13 @@ def test_too_small_a_pipe_and_a_full_poller_are_told_apart(monkeypatch: pytest.M
         patched.setattr(fcntl, "fcntl", lambda *_: 8192)
         assert user_counts.short() == "pipes"
 
+    def no_more() -> tuple[int, int]:
+        raise OSError(23, "Too many open files in system")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pipe", no_more)
+        assert user_counts.short() == "pipes"
+
     class Full:
         def __enter__(self) -> Full:
             return self
