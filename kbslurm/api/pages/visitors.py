@@ -80,6 +80,16 @@ class Visitors:
                 self.staff(person)
         return at_work(self._context, person.name, person, helper=helps)
 
+    def at_submission(self, person: Person, number: int) -> tuple[Hosting, SubmissionView]:
+        """Whoever may grade on this submission's board, at work, and the submission. Others don't learn whether it is
+        there."""
+        try:
+            view = self._context.store.submissions.get(SubmissionId(number))
+        except NotFound:
+            self.staff(person)
+            raise
+        return self.at_board(person, view.board, "grade", number=view.board_id), view
+
     def page(
         self,
         request: Request,

@@ -15,9 +15,7 @@ from kbslurm.api.pages.visitors import Offset, Visitors, to_login
 from kbslurm.api.parameters import Name, Number
 from kbslurm.domain import contest
 from kbslurm.domain.lookup import parsed_since, verdict_named
-from kbslurm.domain.run import SubmissionId
 from kbslurm.domain.source import files_of
-from kbslurm.errors import NotFound
 from kbslurm_eval.shared.wire import VerdictName
 
 Words = Annotated[str, Query(max_length=contest.WHOM_CAP)]
@@ -73,12 +71,7 @@ def staff_submission_pages(router: APIRouter, context: Context, visitors: Visito
         reader = visitors.who(request)
         if reader is None:
             return to_login(request)
-        try:
-            view = context.store.submissions.get(SubmissionId(submission_id))
-        except NotFound:
-            visitors.staff(reader)
-            raise
-        work = visitors.at_board(reader, view.board, "grade", number=view.board_id)
+        work, view = visitors.at_submission(reader, submission_id)
         found = work.any_submission(view.id)
         board = context.store.boards.find(view.board, counted=False)
         return visitors.page(

@@ -21,7 +21,6 @@ from kbslurm.api.pages.problems.editing import source_of, written_of
 from kbslurm.api.pages.visitors import Offset, Visitors, expired_form, to_login
 from kbslurm.api.parameters import Name, Number
 from kbslurm.domain import contest
-from kbslurm.domain.run import SubmissionId
 from kbslurm.domain.source import SOURCE_CAP, Source, files_of
 from kbslurm.errors import Invalid, KbslurmError, Misconfigured, NotAccepting, NotFound, Refused
 from kbslurm.kernelguard.scans import Scan
@@ -165,12 +164,7 @@ def staff_triage_pages(router: APIRouter, context: Context, visitors: Visitors) 
         reader = visitors.who(request)
         if reader is None:
             return to_login(request)
-        try:
-            view = context.store.submissions.get(SubmissionId(submission_id))
-        except NotFound:
-            visitors.staff(reader)
-            raise
-        work = visitors.at_board(reader, view.board, "grade", number=view.board_id)
+        work, view = visitors.at_submission(reader, submission_id)
         found = work.triage_submission(context.scans, view.id)
         missing, board = work.scanner_missing(), context.store.boards.find(view.board, counted=False)
         return visitors.page(
