@@ -512,6 +512,7 @@ def _repeated(level: int) -> list[Row]:
             value=100 * shares[0],
             unit="%",
             against=f"the mean of all is {centre:.4f}",
+            at_least=80.0,
         ),
         Row(
             name=f"95 % intervals that hold the mean of all, {len(scores)} runs",

@@ -414,11 +414,17 @@ def test_a_final_measures_rivals_beside_one_another_and_one_that_fails_ends_noth
     assert times[0] < times[1]
 
 
-def test_the_baseline_finds_its_caches_as_it_left_them(tmp_path: Path) -> None:
-    """Before each of its calls that follows one of the submission's there is one that doesn't count: in every second
-    step, where candidate, baseline, baseline and candidate take turns."""
+@pytest.mark.parametrize(
+    ("rivals", "warmed"),
+    # each of the six steps that count, of two launches: in the public and the ranked phase
+    [([], 2 * 6 + 2 * 6), ([RIGHT], 2 * 6 + 3 * 2 * 6)],
+    ids=["beside a baseline", "in a final"],
+)
+def test_everybody_finds_their_caches_as_they_left_them(tmp_path: Path, rivals: list[str], warmed: int) -> None:
+    """Before each call that counts and follows somebody else's there is one that doesn't. Beside a baseline that is one
+    in each step: candidate, baseline, baseline and candidate follow one another. In a final all follow somebody."""
     short = ground.manifest(
-        RIGHT, mode="benchmark", budget=wire.Budget(launches=2, calls=6), config={"baseline": RIGHT}
+        RIGHT, mode="leaderboard", budget=wire.Budget(launches=2, calls=6), config={"baseline": RIGHT, "rivals": rivals}
     )
     slow = "import time\n" + ground.SORTING.replace("return sorted(data)", "time.sleep(0.03); return sorted(data)", 1)
     told = [
@@ -427,7 +433,7 @@ def test_the_baseline_finds_its_caches_as_it_left_them(tmp_path: Path) -> None:
     ]
     assert [one.verdict for one in told] == ["passed", "passed"], [one.reason for one in told]
     checked = [one.host["calls_checked"] for one in told]
-    assert checked[0] - checked[1] == 2 * 4, "four of the eight steps of two launches"
+    assert checked[0] - checked[1] == warmed
     for report in told:
         assert all(one.baseline and len(one.baseline.calls_ns) == len(one.own.calls_ns) for one in report.samples)
 

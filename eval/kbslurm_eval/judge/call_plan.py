@@ -36,6 +36,7 @@ class Pace:
     around_s: float
     pattern: Prepared
     group: int = 1  # so many calls are made in one go, and the first of them doesn't count
+    uncounted: float = 0.0  # so many more for each that counts, where somebody else's calls come in between
 
     def goes(self, calls: int) -> int:
         """How often a runner is let go, so that so many calls count after the warm-ups."""
@@ -43,7 +44,9 @@ class Pace:
 
     def made(self, calls: int) -> int:
         """How many calls are made for that."""
-        return WARM_UPS + calls if self.group == 1 else WARM_UPS + calls + self.goes(calls) - 1
+        if self.group == 1:
+            return WARM_UPS + math.ceil(calls * (1 + self.uncounted))
+        return WARM_UPS + calls + self.goes(calls) - 1
 
 
 COUNTED = ("moved_bytes", "counted_flops")  # facts by phase and case
@@ -109,9 +112,18 @@ class CallPlan:
         return Pace(
             answer_s=answer_s,
             group=group,
+            uncounted=self._uncounted() if group == 1 and answer_s < CACHES_SHOW_S else 0.0,
             around_s=spent.generation_s + spent.checks_s + (len(prepared.packed) + prepared.layout.size) / COPIED_PER_S,
             pattern=replace(prepared.hollow(), ahead=ahead),
         )
+
+    def _uncounted(self) -> float:
+        """How many short calls of one kernel don't count, for each that does: they come before those that follow
+        somebody else's, which is every one in a final, and every second beside a baseline."""
+        config = self._run.manifest.config
+        if time_limits.rivals_of(config):
+            return 1.0
+        return 0.5 if isinstance(config.get("baseline"), str) else 0.0
 
     def _answered_s(self, prepared: Prepared) -> float:
         """How long the reference's answer takes, with all that it leaves to the device."""

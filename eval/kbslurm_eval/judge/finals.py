@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kbslurm_eval.shared.wire import LaunchSamples, PhaseName
 
 _DICE = random.SystemRandom()
-Call = Callable[[Any, "Case", tuple[object, ...]], "tuple[Exception | None, int]"]
+Call = Callable[[Any, "Case", tuple[int, int], tuple[str, ...], int], "tuple[Exception | None, int]"]
 
 
 def many(config: Mapping[str, Any]) -> int:
@@ -66,17 +66,17 @@ class RivalLaunches:
             except self.fault as fault:
                 self.rivals.fell(rival, fault)
 
-    def step(self, case: Case, parts: tuple[object, ...], *, kept: bool) -> None:
-        """One call of each on this case."""
+    def step(self, case: Case, parts: tuple[int, int], *, wanted: int) -> None:
+        """One call of each on this case, which counts if any is wanted."""
         for rival in _DICE.sample(sorted(self.launches), len(self.launches)):
             try:
-                fault, ns = self.call(self.launches[rival], case, (*parts, "rival", rival))
+                fault, ns = self.call(self.launches[rival], case, parts, ("rival", str(rival)), wanted)
             except self.fault as raised:
                 fault, ns = raised, 0
             if fault is not None:
                 self.rivals.fell(rival, fault)
                 self.launches.pop(rival).close()
-            elif kept:
+            elif wanted:
                 self.times[rival][case.index].calls_ns.append(ns)
 
     def samples(self, phase: PhaseName, number: int, base: Mapping[int, timing.LaunchTimes]) -> list[LaunchSamples]:

@@ -209,7 +209,10 @@ class TimedPhase:
                     launch.starts = count == 0
                     launch.turn_to(at.index)
                     try:
-                        fault, took = self._calls_of(name, at, (number, count), launch, wanted)
+                        if rivals is not None or (base is not None and step % 2):
+                            fault = self._warmed(name, at, (number, count), launch, wanted)
+                        if fault is None:
+                            fault, took = self._calls_of(name, at, (number, count), launch, wanted)
                     except Rejected as ending:
                         ended = self._calls.timed_out_at(name, at, ending)
                         fault, launch, times = self._lead_falls(name, at, ended, launch), None, {}
@@ -225,7 +228,7 @@ class TimedPhase:
                     if base is not None and not step % 2:
                         self._base_call(name, at, (number, count), base, base_times, wanted)
                     if rivals is not None:
-                        rivals.step(at, (number, count), kept=kept)
+                        rivals.step(at, (number, count), wanted=wanted)
                     counts[at.index] += len(took)
                     for back, ns in _that_count(took, wanted):
                         times[at.index].calls_ns.append(ns)
@@ -269,7 +272,7 @@ class TimedPhase:
     def _rivals_alone(self, rivals: finals.RivalLaunches | None, at: Case, number: int, counts: dict[int, int]) -> None:
         """One step of a final that goes on without its lead; each go of a final is one call."""
         if rivals is not None:
-            rivals.step(at, (number, counts[at.index]), kept=counts[at.index] >= WARM_UPS)
+            rivals.step(at, (number, counts[at.index]), wanted=int(counts[at.index] >= WARM_UPS))
         counts[at.index] += 1
         self._run.heartbeat.step()
 
@@ -318,7 +321,7 @@ class TimedPhase:
             for at in self._steadily(plan, allowance, lambda: _Taken([times], base)):
                 count = counts[at.index]
                 kept = count >= WARM_UPS and len(times[at.index].calls_ns) < calls[at.index]
-                self._base_call(name, at, (number, count), base, times, int(kept))
+                self._base_call(name, at, (number, count), base, times, int(kept), after_itself=True)
                 counts[at.index] += 1
 
     def _steadily(self, plan: Sequence[Case], allowance: Allowance, taken: Callable[[], _Taken]) -> Iterator[Case]:
@@ -364,8 +367,13 @@ class TimedPhase:
                 raise
             return launch, times
 
-        def call(launch: Launch, case: Case, parts: tuple[object, ...]) -> tuple[Exception | None, int]:
-            return self._calls.one_call(name, case, self._run.seed(name, case, *parts), launch)
+        def call(
+            launch: Launch, case: Case, parts: tuple[int, int], role: tuple[str, ...], wanted: int
+        ) -> tuple[Exception | None, int]:
+            fault = self._warmed(name, case, parts, launch, wanted, *role)
+            if fault is not None:
+                return fault, 0
+            return self._calls.one_call(name, case, self._run.seed(name, case, *parts, *role), launch)
 
         rivals = finals.RivalLaunches(rivals=self._rivals, open_one=open_one, call=call, fault=Rejected)
         try:
@@ -386,14 +394,11 @@ class TimedPhase:
         *,
         after_itself: bool = False,
     ) -> None:
-        """A go of the baseline's. Unless it was the last to be called, a call that doesn't count comes first where one
-        may be told from another by what is in the caches: a submission may write to as much memory as it likes before
-        each of its own."""
+        """A go of the baseline's."""
         took: list[int] = []
         try:
-            flushed = self._run.device is not None and self._run.device.flushed  # then all find them cold
-            if not after_itself and not flushed and self._plan.is_short_alone(case.index):
-                self._calls_of(name, case, parts, base, 1, "baseline", "before")
+            if not after_itself and (fault := self._warmed(name, case, parts, base, wanted, "baseline")) is not None:
+                raise fault
             fault, took = self._calls_of(name, case, parts, base, wanted, "baseline")
         except Rejected as rejected:
             fault = rejected
@@ -418,6 +423,18 @@ class TimedPhase:
     def _null(self, launch: Launch, pattern: Prepared) -> int:
         group = self._plan.group(pattern.case.index)
         return launch.null(pattern) if group == 1 else launch.null_in_one_go(pattern, group)
+
+    def _warmed(
+        self, name: PhaseName, case: Case, parts: tuple[int, int], launch: Launch, wanted: int, *role: str
+    ) -> Rejected | None:
+        """A call that doesn't count, before one that does and follows somebody else's, where one may be told from
+        another by what is in the caches: everybody finds them as it left them itself. Otherwise whoever is called after
+        itself more often would be faster, and a submission may write to as much memory as it likes before each of its
+        calls."""
+        flushed = self._run.device is not None and self._run.device.flushed  # then all find them cold
+        if not wanted or flushed or not self._plan.is_short_alone(case.index):
+            return None
+        return self._calls_of(name, case, parts, launch, 1, *role, "before")[0]
 
     def _calls_of(
         self, name: PhaseName, case: Case, parts: tuple[int, int], launch: Launch, wanted: int, *role: str
