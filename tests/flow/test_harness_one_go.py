@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from kbslurm_eval.shared import wire
 from tests.flow import harness_ground as ground
+from tests.flow.test_harness_ranks import EXAMPLE, allreduce
 from tests.services import GXX, needs
 
 ADDING = """
@@ -111,13 +113,22 @@ def test_thousands_of_honest_answers_are_taken_for_what_they_are(tmp_path: Path)
 
 @pytest.mark.parametrize(
     "changed",
-    [{"pace_s": 0.002}, {"n": 4_000}, {"n": 5_000}, {"more": "[seed, 1, 2, 3]"}, {"more": "seed"}],
-    ids=["a long kernel", "the largest", "large arrays", "a list that changes", "a number that changes"],
+    [{"pace_s": 0.06}, {"n": 5_000}, {"more": "[seed, 1, 2, 3]"}, {"more": "seed"}],
+    ids=["a slow reference", "large arrays", "a list that changes", "a number that changes"],
 )
 def test_others_are_made_one_by_one(tmp_path: Path, changed: dict[str, Any]) -> None:
     report = judged(tmp_path, HONEST, **changed)
     assert report.verdict == "passed", report.reason
-    assert in_one_go(report) == (9 if changed == {"n": 4_000} else 1)
+    assert in_one_go(report) == 1
+    assert len(report.samples[0].own.calls_ns) == (20 if "pace_s" not in changed else 8)
+
+
+@pytest.mark.parametrize("changed", [{"pace_s": 0.01}, {"n": 4_000}], ids=["a plain reference", "the largest"])
+def test_these_are_made_in_one_go_too(tmp_path: Path, changed: dict[str, Any]) -> None:
+    """Submissions may be much faster than the reference."""
+    report = judged(tmp_path, HONEST, **changed)
+    assert report.verdict == "passed", report.reason
+    assert in_one_go(report) == 9
     assert len(report.samples[0].own.calls_ns) == 20
 
 
@@ -467,19 +478,36 @@ SMALLER = "import numpy as np\n\n\ndef custom_kernel(data):\n    return (data[0]
 TOLERANT = ADDING.replace(
     "return bool(np.array_equal(output, data[0] + 1))", "return bool(np.allclose(np.ravel(output), data[0] + 1))"
 )
-COPY_S = 0.004
+SLOW_S = 0.004
+COPIED = "        return all(os.preadv(self.out, [piece], at)"
+LOOKED_AT = "    return [(at, os.pread(fd, size, at))"
+WRITTEN = (
+    "            os.pwrite(end.input, whole, 0)\n",
+    "            os.pwrite(end.input, told.whole, 0)\n",
+    "                os.pwrite(end.input, payload, 0)\n",
+)
+
+
+def slowed(folder: Path, module: str, *texts: str, after: bool = False) -> Path:
+    """The harness, which sleeps for a moment before each of these texts, or after it."""
+    program = folder / "eval"
+    shutil.copytree(ground.EVAL, program, ignore=shutil.ignore_patterns("__pycache__"))
+    file = program / "kbslurm_eval" / module
+    changed = file.read_text()
+    for text in texts:
+        assert text in changed
+        gap = text[: len(text) - len(text.lstrip())]
+        sleeps = f"{gap}time.sleep({SLOW_S})\n"
+        changed = changed.replace(text, text + sleeps if after else sleeps + text)
+    file.write_text(changed.replace("import os\n", "import os\nimport time\n", 1))
+    return program
 
 
 @pytest.mark.parametrize("source", [HONEST, FLIPPING, LARGER, SMALLER], ids=["honest", "flipping", "larger", "smaller"])
 def test_the_copy_of_an_answer_is_in_every_calls_time(tmp_path: Path, source: str) -> None:
     """It is in the null call's, which is taken off: whoever had calls made alone, by claiming another shape again and
     again or with a large answer, had it for nothing, and got a fifth of the time of the same kernel."""
-    program = tmp_path / "eval"
-    shutil.copytree(ground.EVAL, program, ignore=shutil.ignore_patterns("__pycache__"))
-    link = program / "kbslurm_eval/shared/runner_link.py"
-    text, asked = link.read_text(), "        return all(os.preadv(self.out, [piece], at)"
-    assert asked in text
-    link.write_text(text.replace(asked, f"        import time\n        time.sleep({COPY_S})\n{asked}"))
+    program = slowed(tmp_path, "shared/runner_link.py", COPIED)
     manifest = told(
         source, n=3000, config={"outputs": "check"}, files={"reference.py": TOLERANT.format(more="0.5", pace_s=0)}
     )
@@ -487,8 +515,54 @@ def test_the_copy_of_an_answer_is_in_every_calls_time(tmp_path: Path, source: st
     assert report.verdict == "passed", report.reason
     assert report.host["calls_in_one_go"]["benchmark"]["0"] > 1
     own = report.samples[0].own
-    assert min(own.trusted_null_ns) > COPY_S * 1e9
-    assert min(own.calls_ns) > COPY_S * 1e9
+    assert min(own.trusted_null_ns) > SLOW_S * 1e9
+    assert min(own.calls_ns) > SLOW_S * 1e9
+
+
+ONE_BY_ONE = {"more": "[seed, 1, 2, 3]"}
+
+
+@pytest.mark.parametrize("changed", [{"n": 5_000}, ONE_BY_ONE], ids=["a large answer", "a small one"])
+def test_the_first_look_at_an_answer_is_in_every_calls_time(tmp_path: Path, changed: dict[str, Any]) -> None:
+    """Whoever says "done" before the end of a large answer was written had ten microseconds for that: the clock was
+    read before the judge looked, and it looked at the middle last."""
+    program = slowed(tmp_path, "judge/first_look.py", LOOKED_AT)
+    report = ground.judged(tmp_path / "run", told(HONEST, **changed), program=program).told
+    assert report.verdict == "passed", report.reason
+    assert in_one_go(report) == 1
+    own = report.samples[0].own
+    assert min(own.trusted_null_ns) > SLOW_S * 1e9
+    assert min(own.calls_ns) > SLOW_S * 1e9
+
+
+@pytest.mark.parametrize("changed", [{}, ONE_BY_ONE], ids=["in one go", "one by one"])
+def test_while_an_input_is_written_nothing_is_taken_off(tmp_path: Path, changed: dict[str, Any]) -> None:
+    """Whoever doesn't wait for the token works on what has come, and would have that time for nothing."""
+    program = slowed(tmp_path, "judge/launch.py", *WRITTEN[:2], after=True)
+    report = ground.judged(tmp_path / "run", told(HONEST, **changed), program=program).told
+    assert report.verdict == "passed", report.reason
+    assert in_one_go(report) == (1 if changed else 9)
+    own = report.samples[0].own
+    assert min(own.trusted_null_ns) < SLOW_S * 1e9
+    assert min(own.calls_ns) > SLOW_S * 1e9
+
+
+def test_the_same_holds_for_ranks(tmp_path: Path) -> None:
+    source = (EXAMPLE / "submissions/accepted/by_rank_zero.py").read_text(encoding="utf-8")
+    manifest = allreduce(source, mode="benchmark", budget=wire.Budget(launches=1, calls=3))
+    cases = [{**dict(case), "size": 64} for case in manifest.benchmarks]
+    found = []
+    for folder, module, texts, after in (
+        ("looks", "judge/first_look.py", [LOOKED_AT], False),
+        ("writes", "judge/ranks_launch.py", [WRITTEN[2]], True),
+    ):
+        program = slowed(tmp_path / folder, module, *texts, after=after)
+        report = ground.judged(tmp_path / folder / "run", replace(manifest, benchmarks=cases), program=program).told
+        assert report.verdict == "passed", report.reason
+        found.append(report.samples[0].own)
+    assert all(min(own.calls_ns) > SLOW_S * 1e9 for own in found)
+    assert min(found[0].trusted_null_ns) > SLOW_S * 1e9
+    assert min(found[1].trusted_null_ns) < SLOW_S * 1e9
 
 
 def test_who_has_inputs_made_again_and_again_is_to_blame_for_the_time(tmp_path: Path) -> None:

@@ -469,6 +469,23 @@ def test_the_first_of_a_board_without_a_baseline_cannot_end_a_final_for_the_othe
     assert ranked.status == "error"
 
 
+@pytest.mark.parametrize("at", [0, 4], ids=["in the tests", "in the public benchmarks"])
+def test_a_lead_that_fails_before_the_final_is_measured_ends_it_for_nobody_else(tmp_path: Path, at: int) -> None:
+    """It needn't tell a final from a run: finals come after a deadline that is on every clock."""
+    bomb = f"calls = 0\n\ndef custom_kernel(data):\n    global calls\n    calls += 1\n    assert calls <= {at}\n"
+    bomb += "    return sorted(data)\n"
+    told = ground.manifest(
+        bomb, budget=wire.Budget(launches=2, calls=8), config={"rivals": [bomb, RIGHT, RIGHT]}, mode="leaderboard"
+    )
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "error"
+    assert report.reason.startswith("test phase" if at == 0 else "benchmark phase")
+    assert [row["verdict"] for row in report.host["rivals"]] == ["error", "passed", "passed"]
+    assert {s.rival for s in report.samples if s.phase == "ranked"} == {2, 3}
+    assert [(one.name, one.passed) for one in report.phases][-1] == ("ranked", False)
+    assert report.score_s is None
+
+
 def test_only_the_last_benchmark_is_timed_in_the_ranked_phase_where_only_it_counts(tmp_path: Path) -> None:
     source = "def custom_kernel(data):\n    return sorted(data)\n"
     cases = [{"n": 200, "seed": 7}, {"n": 300, "seed": 8}, {"n": 400, "seed": 9}]

@@ -91,7 +91,7 @@ bool check_implementation(output_t output, output_t expected) { return output ==
 NATIVE: dict[str, Any] = {"lang": "cu", "entry": "submission.cu"}
 
 
-def _judged(folder: Path, source: str, n: int = 50, pace_s: float = 0.002, **changed: Any) -> wire.Report:
+def _judged(folder: Path, source: str, n: int = 50, pace_s: float = 0.06, **changed: Any) -> wire.Report:
     files = {"reference.py": TWICE.replace("PACE_S", str(pace_s))}
     told = ground.manifest(
         source, files=files, tests=[], benchmarks=[{"n": n, "seed": 2}], hidden=[], mode="benchmark",
@@ -124,7 +124,7 @@ def test_what_it_raises_is_told(tmp_path: Path) -> None:
 
 
 @needs(GXX)
-@pytest.mark.parametrize(("n", "pace_s", "calls"), [(50, 0.002, "7 7"), (50, 0.0, "8 8"), (40_000, 0.002, "7 0")])
+@pytest.mark.parametrize(("n", "pace_s", "calls"), [(50, 0.06, "7 7"), (50, 0.0, "8 8"), (40_000, 0.002, "7 0")])
 def test_it_is_called_in_compiled_code_too(tmp_path: Path, n: int, pace_s: float, calls: str) -> None:
     report = _judged(tmp_path, COMPILED.replace("FAULT", "0"), n, pace_s, **NATIVE)
     assert report.verdict == "passed", report.reason

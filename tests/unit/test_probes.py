@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from kbslurm_eval.judge import device_launch, launch
+from kbslurm_eval.judge import device_launch, first_look
 
 SIZE, DRAWS = 1 << 20, 400
 
 
 def _seen(places: list[int], first: int, last: int) -> bool:
-    return any(first < at + launch.PROBE_SIZE and at < last for at in places)
+    return any(first < at + first_look.PROBE_SIZE and at < last for at in places)
 
 
 def test_both_ends_of_a_large_output_are_looked_at_in_nearly_every_call() -> None:
-    drawn = [launch._places(SIZE) for _ in range(DRAWS)]
-    assert {len(places) for places in drawn} == {launch.PROBES}
+    drawn = [[at for at, _ in first_look.places_in(SIZE)] for _ in range(DRAWS)]
+    assert {len(places) for places in drawn} == {first_look.PROBES}
     for first, last in ((0, SIZE // 100), (SIZE - SIZE // 100, SIZE)):
         assert all(_seen(places, first, last) for places in drawn)
         within = [_seen(places, first + 256 * (first == 0), last - 256 * (last == SIZE)) for places in drawn]
         assert sum(within) > 0.85 * DRAWS, "nor does it help to write the edges first"
     assert sum(_seen(places, SIZE // 2, SIZE // 2 + SIZE // 4) for places in drawn) > 0.8 * DRAWS
+
+
+def test_no_place_is_always_looked_at_last() -> None:
+    """What is written while the judge looks elsewhere would be seen in time."""
+    drawn = [[at for at, _ in first_look.places_in(SIZE)] for _ in range(DRAWS)]
+    for which in (0, -1):
+        in_the_middle = sum(SIZE // 64 < places[which] < SIZE - SIZE // 64 for places in drawn)
+        assert 0.3 * DRAWS < in_the_middle < 0.7 * DRAWS
 
 
 def test_a_device_s_output_is_looked_at_near_its_ends_too() -> None:

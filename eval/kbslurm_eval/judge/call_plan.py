@@ -21,9 +21,10 @@ TIMED_SHARE = 0.5  # of a run's whole time may go into the calls of timed phases
 COPIED_PER_S = 1e9  # bytes that the judge packs, writes, reads and compares, as slow as that may be
 LEAST_RANKED = 2  # launches: one alone gives no interval
 GROUP = 9  # so many calls are made in one go where the reference's answer takes less than this, on a device or not
-SHORT_S, SHORT_ON_CPU_S = 100e-6, 1e-3
+SHORT_S, SHORT_ON_CPU_S = 100e-6, 50e-3  # a fast submission may take a thousandth of a plain reference's time
 CACHES_SHOW_S = 20e-3  # filling a core's cache again takes a tenth of a millisecond
 LOOKS_S = 0.2  # so long a reference that may be short is looked at: a busy machine's hiccups last milliseconds
+NOT_A_HICCUP_S = 1.0
 GROUPED_CAP = 16 << 20  # of all of a call on a device; on a processor what is written late, and answers as large
 ONE_CORE = "this job has one processor core, and the judge would take it from the submission while it waits for it"
 
@@ -140,7 +141,9 @@ class CallPlan:
         """Whether the reference's answer takes hardly any time. Several looks, so that a hiccup doesn't decide; few at
         one that isn't near it."""
         least_s, looks, until = answer_s, 1, time.perf_counter() + LOOKS_S
-        while least_s >= short_s and (looks < 3 or (least_s < 20 * short_s and time.perf_counter() < until)):
+        while short_s <= least_s < NOT_A_HICCUP_S and (
+            looks < 3 or (least_s < 20 * short_s and time.perf_counter() < until)
+        ):
             least_s, looks = min(least_s, self._answered_s(prepared)), looks + 1
         return least_s < short_s
 

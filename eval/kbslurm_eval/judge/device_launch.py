@@ -31,8 +31,9 @@ from kbslurm_eval.cage.runners import CantStart, Runners
 from kbslurm_eval.device import call_parts, driver
 from kbslurm_eval.judge import builds
 from kbslurm_eval.judge.device_memory import Piece
+from kbslurm_eval.judge.first_look import END_SHARE, PROBE_SIZE, PROBES, SMALL_OUTPUT, places_in, seen_in
 from kbslurm_eval.judge.heartbeat import Heartbeat
-from kbslurm_eval.judge.launch import END_SHARE, LATE_CAP, PROBE_SIZE, PROBES, SMALL_OUTPUT, Allowance, Launch
+from kbslurm_eval.judge.launch import LATE_CAP, Allowance, Launch
 from kbslurm_eval.judge.reference import Prepared
 from kbslurm_eval.judge.replies import Rejected, Reply
 from kbslurm_eval.judge.run_device import RunDevice
@@ -269,7 +270,9 @@ class DeviceLaunch(Launch):
             payload = values.pack(None).ljust(len(payload), b"\0")
         if not self._run_device.shares:
             self._flush()
-            return self.ring(Kind.NULL, payload, late=self._is_late(told)).ns
+            size = told.placed.layout.size
+            self._link.room(size)
+            return self.ring(Kind.NULL, payload, late=self._is_late(told), looked=size).ns
         nothing = _SplitCall(payload=payload, in_size=told.in_size, layout=told.layout, placed=told.placed)
         return self._ring_there(Kind.DEVICE_NULL, nothing).ns
 
@@ -448,7 +451,7 @@ class DeviceLaunch(Launch):
             done_ns = time.perf_counter_ns()  # what the look had to wait for counts as time
             at_ends = _at_both_ends(told.out_size)
             seen_there = self._look_at(out, at_ends)
-            first = self._probe(host_size, end)
+            first = seen_in(end.out, places_in(host_size))
             self._stop()
         finally:
             self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9, start=self.starts)

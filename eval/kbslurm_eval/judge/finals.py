@@ -28,6 +28,12 @@ def many(config: Mapping[str, Any]) -> int:
     return len(rivals_of(config)) + 2 if rivals_of(config) else 1
 
 
+def lead_is_finalist(config: Mapping[str, Any]) -> bool:
+    """Whether this is a final without a trusted lead: its lead is the first of the finalists, whose fault ends nothing
+    for the others, in whatever phase."""
+    return bool(rivals_of(config)) and not isinstance(config.get("baseline"), str)
+
+
 @dataclass(kw_only=True)
 class Rivals:
     """The finalists that are still in, over all launches of the phase."""

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbslurm_eval.cage import seen_inside, user_counts
 from kbslurm_eval.cage.runners import CantStart, Runners
+from kbslurm_eval.judge import finals
 from kbslurm_eval.judge.builds import Builds
 from kbslurm_eval.judge.call_checks import CallChecks
 from kbslurm_eval.judge.checked_phase import CheckedPhase
@@ -125,7 +126,10 @@ class Judge:
             self._run.results.notes += [f"no device: {why_none}"] if why_none else []
         self._run.loaded_reference = self._reference_of(manifest)
         gc.freeze()  # modules stay, and looking through them before each launch takes longer than some phases
+        ended: tuple[VerdictName, str] | None = None
         for name in PHASES[manifest.mode]:
+            if ended is not None and name != "ranked":
+                continue
             began, fault = time.time_ns(), None
             try:
                 fault = self._phase(name)
@@ -137,8 +141,11 @@ class Judge:
                     PhaseResult(name=name, passed=passed, started_at_ns=began, ended_at_ns=time.time_ns())
                 )
             if fault is not None:
-                return fault.verdict, _reason(name, fault)
-        return "passed", "all phases passed"
+                ended = ended or (fault.verdict, _reason(name, fault))
+                if name in SECRET or not finals.lead_is_finalist(manifest.config):
+                    break
+                self._timed.without_lead(fault)
+        return ended or ("passed", "all phases passed")
 
     def _reference_of(self, manifest: Manifest) -> Reference | RankReference:
         from kbslurm_eval.judge import rank_reference, ranks

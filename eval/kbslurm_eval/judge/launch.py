@@ -7,7 +7,6 @@ import json
 import os
 import random
 import statistics
-import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from kbslurm_eval.cage import core_warmer
 from kbslurm_eval.cage.runners import Runner, Runners, Unstoppable
 from kbslurm_eval.judge import builds
 from kbslurm_eval.judge.buffers import BUFFERS
+from kbslurm_eval.judge.first_look import places_in, seen_in
 from kbslurm_eval.judge.heartbeat import Heartbeat
 from kbslurm_eval.judge.reference import NULL_WHOLE_CAP, Prepared
 from kbslurm_eval.judge.replies import Rejected, Reply, gone, with_last_line
@@ -29,9 +29,6 @@ from kbslurm_eval.shared.wire import (
 )
 
 LATE_CAP = 32_768  # an input up to this size is written within the timed window, to a runner that is already awake
-SMALL_OUTPUT = 16_384
-PROBES, PROBE_SIZE = 16, 64
-END_SHARE = 64  # a 64th of a large output at each end is looked at in every call
 SETTLED, SETTLE_LEAST_S, SETTLE_MOST_S = 6, 0.06, 0.5  # so many null calls in a row are alike, and when that is asked
 SPIN_NS = 400_000
 # a runner may take this many times its usual time to be ready, and so long in any case
@@ -74,6 +71,7 @@ class _ShortCall:
     laid: Sequence[tuple[int, memoryview]]
     out_size: int
     copied: int
+    null: bool = False
 
 
 @dataclass(kw_only=True)
@@ -168,12 +166,16 @@ class Launch:
         late: bool = False,
         ahead: int = 0,
         copied: int = 0,
+        looked: int = 0,
         limit_s: float | None = None,
     ) -> Reply:
         """One message and its answer; the time between counts from the moment at which the runner could know the
-        input. `ahead`: the text that says what its arrays are, where the runner was told it before. `copied`: so much
-        of the answer, or all of it, is copied before the time ends."""
+        input, or, without a call in between, from its token. It ends when the answer has been looked at: whoever says
+        "done" too early works in its own time. `ahead`: the text that says what its arrays are, where the runner was
+        told it before. `copied`: so much of the answer, or all of it, is copied before the time ends. `looked`: how
+        large an answer is looked at where there is none."""
         out_size = layout.size if layout is not None else 0
+        looks = [] if copied else places_in(out_size or looked)
         end = self._link
         told = destinations.Payload(parts=((0, payload),), size=len(payload)) if type(payload) is bytes else payload
         assert isinstance(told, destinations.Payload)
@@ -202,6 +204,8 @@ class Launch:
             os.pwrite(end.input, whole, 0)
             for at, part in told.laid:
                 os.pwrite(end.out, part, at)
+            if kind is Kind.NULL:
+                start_ns = time.perf_counter_ns()
             os.pwrite(end.bell, token, runner_link.GO)
         else:
             end.put_parts(told.parts, told.size)
@@ -216,13 +220,15 @@ class Launch:
                 first = [(0, bytes(copy[:out_size]))]
                 if not is_whole:
                     raise Rejected("violation", "the submission changed the size of the link's files")
+            elif looks:
+                first, done_ns = seen_in(end.out, looks), time.perf_counter_ns()
             else:
-                first = self._probe(out_size, end)
+                first = []
             self._stop()
         finally:
             if limit_s is None:
                 self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9, start=self.starts)
-        return self._collected(kind, token, out_size, first, done_ns - start_ns + slept_in_ns)
+        return self._collected(kind, token, out_size, first if out_size else [], done_ns - start_ns + slept_in_ns)
 
     def _collected(self, kind: Kind, token: bytes, out_size: int, first: list[tuple[int, bytes]], ns: int) -> Reply:
         """The answer of a stopped runner, if nothing has changed since it was given."""
@@ -356,13 +362,6 @@ class Launch:
             return None
         return gone(how)
 
-    def _probe(self, size: int, end: JudgeEnd) -> list[tuple[int, bytes]]:
-        """Bytes of the output at once, before the runner is stopped: all of a small one, random places of a large
-        one."""
-        if size <= SMALL_OUTPUT:
-            return [(0, os.pread(end.out, size, 0))] if size else []
-        return [(at, os.pread(end.out, PROBE_SIZE, at)) for at in _places(size)]
-
     def declare(self, layout: layouts.Layout) -> None:
         """Send this layout to the runner."""
         text = layout.text()
@@ -424,7 +423,8 @@ class Launch:
         """The same of calls that are made so many in one go: the fastest of them, which the runner's own loop in Python
         makes hardly longer than any other would."""
         ahead = self._told_ahead(prepared.payload())
-        replies = self._rung_in_one_go(Kind.NULL, _short_calls([prepared] * group), ahead)
+        calls = [replace(one, null=True) for one in _short_calls([prepared] * group)]
+        replies = self._rung_in_one_go(Kind.NULL, calls, ahead)
         return min(reply.ns for reply in replies)
 
     def round_trip(self, prepared: Prepared) -> int:
@@ -442,9 +442,10 @@ class Launch:
         )
 
     def _null_call(self, prepared: Prepared, payload: destinations.Payload) -> int:
-        self._link.room(prepared.layout.size)
+        size = prepared.layout.size
+        self._link.room(size)
         late = len(prepared.packed) <= LATE_CAP
-        return self.ring(Kind.NULL, payload, late=late, ahead=self._told_ahead(payload) if late else 0).ns
+        return self.ring(Kind.NULL, payload, late=late, ahead=self._told_ahead(payload) if late else 0, looked=size).ns
 
     def tell_ahead(self, prepared: Prepared) -> None:
         """Tell the runner what the arrays of inputs like this one are: it makes them before the clock runs, and only
@@ -535,6 +536,8 @@ class Launch:
             os.pwrite(end.input, told.whole, 0)
             for at, part in told.laid:
                 os.pwrite(end.out, part, at)
+            if told.null:
+                start_ns = time.perf_counter_ns()
             os.pwrite(end.bell, token, runner_link.GO)
         except OSError:  # its memory was there
             raise Rejected("violation", "the submission took the memory of the link's files away") from None
@@ -600,17 +603,6 @@ def _pieces(out: memoryview) -> list[tuple[int, memoryview]]:
     found = [(at, out[at : at + step]) for at in range(0, len(out), step)]
     _DICE.shuffle(found)
     return found
-
-
-def _places(size: int) -> list[int]:
-    """Where to look: drawn from the kernel's own numbers, never from the plain module, which is seeded for each input,
-    and a submission sees that seed. Half of them anywhere, half near the two ends, where work that is cut short is
-    missing: of each end its edge too."""
-    room, end = size - PROBE_SIZE, size // END_SHARE
-    drawn = struct.unpack(f"={PROBES}Q", os.urandom(8 * PROBES))
-    anywhere = [one % (room + 1) for one in drawn[: PROBES // 2]]
-    near = [one % end if n % 2 else room - one % end for n, one in enumerate(drawn[PROBES // 2 + 2 :])]
-    return [room, 0, *near, *anywhere]  # the last bytes first
 
 
 def _plain_dict(text: str) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from typing import Any
 from kbslurm_eval.cage.runners import Runners
 from kbslurm_eval.device import driver
 from kbslurm_eval.judge.buffers import BUFFERS
+from kbslurm_eval.judge.first_look import places_in, seen_in
 from kbslurm_eval.judge.heartbeat import Heartbeat
 from kbslurm_eval.judge.launch import LATE_CAP, SPIN_NS, START_S, Allowance, Launch
 from kbslurm_eval.judge.rank_devices import RankDevices
@@ -117,11 +118,16 @@ class RanksLaunch(Launch):
         layouts: Sequence[layouts.Layout] = (),
         late: bool = False,
         aheads: Sequence[int] = (),
+        looked: Sequence[int] = (),
         limit_s: float | None = None,
     ) -> RankReplies:
         """One message to every rank and all their answers; the time between counts from the first that could know its
-        input to the last that answered. `aheads`: what each rank's arrays are, where all were told that before."""
+        input (without a call in between, from the last one's token) until all that answered were looked at. `aheads`:
+        what each rank's arrays are, where all were told that before. `looked`: how large answers are looked at where
+        there are none."""
         sizes = [layout.size for layout in layouts] or [0] * self._world
+        looks = [(rank, one) for rank, size in enumerate(looked or sizes) for one in places_in(size)]
+        _DICE.shuffle(looks)  # the last one has the longest time to keep writing
         tokens = [end.token().to_bytes(8, "little") for end in self._ends]
         for rank, end in enumerate(self._ends):
             known = self._numbers[rank].get(layouts[rank].text(), 0) if layouts else 0
@@ -139,8 +145,11 @@ class RanksLaunch(Launch):
         if late:
             slept_in_ns = self._waking.counts(self._wake_all(allowed_s))
             start_ns = time.perf_counter_ns()
-            for end, payload, token in zip(self._ends, payloads, tokens, strict=True):
+            for end, payload in zip(self._ends, payloads, strict=True):
                 os.pwrite(end.input, payload, 0)
+            for end, token in zip(self._ends, tokens, strict=True):
+                if kind is Kind.NULL and end is self._ends[-1]:
+                    start_ns = time.perf_counter_ns()
                 os.pwrite(end.bell, token, runner_link.GO)
         else:
             for end, payload, token in zip(self._ends, payloads, tokens, strict=True):
@@ -150,10 +159,9 @@ class RanksLaunch(Launch):
             self._go_on()
         try:
             done_ns = self._all_done(tokens, start_ns, allowed_s)
-            # in random order, since the last one has the longest time to keep writing
-            first: dict[int, list[tuple[int, bytes]]] = {}
-            for rank in _DICE.sample(range(self._world), self._world):
-                first[rank] = self._probe(sizes[rank], self._ends[rank])
+            seen = [seen_in(self._ends[rank].out, [place])[0] for rank, place in looks]
+            if looks:
+                done_ns = time.perf_counter_ns()
             self._stop()
         finally:
             if limit_s is None:
@@ -161,6 +169,10 @@ class RanksLaunch(Launch):
         if kind is Kind.CALL:
             self._weigh()
         ns = self._late(done_ns - start_ns + slept_in_ns)
+        first: list[list[tuple[int, bytes]]] = [[] for _ in self._ends]
+        if layouts:
+            for (rank, _), found in zip(looks, seen, strict=True):
+                first[rank].append(found)
         parts = [self._taken(rank, tokens[rank], sizes[rank], first[rank], ns) for rank in range(self._world)]
         return RankReplies(ns=ns, parts=tuple(parts))
 
@@ -327,9 +339,13 @@ class RanksLaunch(Launch):
         return self._null_in_all(prepared, payloads)
 
     def _null_in_all(self, prepared: Prepared, payloads: Sequence[bytes | memoryview]) -> int:
+        assert isinstance(prepared, PreparedRanks)
         late = self._is_late(prepared)
         aheads = self._aheads(prepared) if late and prepared.ahead else ()
-        return self.ring_all(Kind.NULL, payloads, late=late, aheads=aheads).ns
+        looked = [part.layout.size for part in prepared.parts]
+        for end, size in zip(self._ends, looked, strict=True):
+            end.room(size)
+        return self.ring_all(Kind.NULL, payloads, late=late, aheads=aheads, looked=looked).ns
 
     def _nothings(self, prepared: Prepared) -> Sequence[bytes | memoryview]:
         assert isinstance(prepared, PreparedRanks)

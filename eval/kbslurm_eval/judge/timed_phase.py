@@ -257,8 +257,11 @@ class TimedPhase:
 
     @property
     def _lead_is_finalist(self) -> bool:
-        """Whether this is a final without a trusted lead: its lead is the first of the finalists."""
-        return self._rivals is not None and not isinstance(self._run.manifest.config.get("baseline"), str)
+        return self._rivals is not None and finals.lead_is_finalist(self._run.manifest.config)
+
+    def without_lead(self, fault: Rejected) -> None:
+        """This final's lead failed in a phase before: the ranked one is measured for the others."""
+        self._lead_fell = fault
 
     def _lead_falls(self, name: PhaseName, at: Case, fault: Rejected, launch: Launch) -> Rejected:
         """Its fault ends nothing for the others if it is a finalist as they are; raises it otherwise."""
