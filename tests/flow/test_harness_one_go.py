@@ -547,6 +547,29 @@ def test_while_an_input_is_written_nothing_is_taken_off(tmp_path: Path, changed:
     assert min(own.calls_ns) > SLOW_S * 1e9
 
 
+UNPACKED = '    length, start = struct.unpack_from("<QQ", buffer, 0)\n    return _made('
+
+
+@pytest.mark.parametrize(
+    ("changed", "in_it"),
+    [({"n": 50_000}, False), ({"n": 50_000, **ONE_BY_ONE}, True), ({"n": 50_000, "pace_s": 0.01}, True)],
+    ids=["arrays", "a list that changes", "a slow reference"],
+)
+def test_making_the_arrays_of_a_large_input_is_nobodys_time(
+    tmp_path: Path, changed: dict[str, Any], in_it: bool
+) -> None:
+    """It was taken off, and whoever took the place of the runner's loop was spared it: a third of a call of 100 µs."""
+    program = slowed(tmp_path, "shared/values.py", UNPACKED)
+    values = program / "kbslurm_eval/shared/values.py"
+    values.write_text(values.read_text().replace("import sys\n", "import sys\nimport time\n", 1))
+    report = ground.judged(tmp_path / "run", told(HONEST, **changed), program=program).told
+    assert report.verdict == "passed", report.reason
+    assert in_one_go(report) == 1
+    own = report.samples[0].own
+    assert (min(own.trusted_null_ns) > SLOW_S * 1e9) == in_it
+    assert (min(own.calls_ns) > SLOW_S * 1e9) == in_it
+
+
 def test_the_same_holds_for_ranks(tmp_path: Path) -> None:
     source = (EXAMPLE / "submissions/accepted/by_rank_zero.py").read_text(encoding="utf-8")
     manifest = allreduce(source, mode="benchmark", budget=wire.Budget(launches=1, calls=3))

@@ -25,6 +25,7 @@ SHORT_S, SHORT_ON_CPU_S = 100e-6, 50e-3  # a fast submission may take a thousand
 CACHES_SHOW_S = 20e-3  # filling a core's cache again takes a tenth of a millisecond
 LOOKS_S = 0.2  # so long a reference that may be short is looked at: a busy machine's hiccups last milliseconds
 NOT_A_HICCUP_S = 1.0
+DECODING_SHOWS_S, AHEAD_CAP = 5e-3, 256 << 20  # what arrays are of an input of megabytes is known in 10 to 30 µs
 GROUPED_CAP = 16 << 20  # of all of a call on a device; on a processor what is written late, and answers as large
 ONE_CORE = "this job has one processor core, and the judge would take it from the submission while it waits for it"
 
@@ -106,7 +107,7 @@ class CallPlan:
         reference.verify(prepared)
         spent = reference.spent.since(before)
         answer_s = self._answered_s(prepared)
-        ahead = self._is_steady(name, case, prepared)
+        ahead = self._is_steady(name, case, prepared, answer_s)
         group = self._group(prepared, answer_s, ahead=ahead)
         if isinstance(reference, Reference):
             self._run.results.facts.setdefault("calls_in_one_go", {}).setdefault(name, {})[str(case.index)] = group
@@ -160,7 +161,8 @@ class CallPlan:
             size = len(prepared.packed) + prepared.away + prepared.layout.size
             fits, short_s = device.shares and not device.cold and size <= GROUPED_CAP, SHORT_S
         else:
-            fits, short_s = ahead and prepared.layout.size <= LATE_CAP, SHORT_ON_CPU_S
+            fits = ahead and max(len(prepared.packed), prepared.layout.size) <= LATE_CAP
+            short_s = SHORT_ON_CPU_S
         if not fits or not self._is_short(prepared, answer_s, short_s):
             return 1
         if machine.cores() < 2:
@@ -168,11 +170,12 @@ class CallPlan:
             return 1
         return GROUP
 
-    def _is_steady(self, name: PhaseName, case: Case, prepared: Prepared) -> bool:
-        """Whether seeds change nothing of this small input but what its arrays contain, as far as two of them show."""
+    def _is_steady(self, name: PhaseName, case: Case, prepared: Prepared, answer_s: float) -> bool:
+        """Whether seeds change nothing of this input but what its arrays contain, as far as two of them show; of a
+        large one only where making its arrays is more than a hundredth of a call."""
         if not isinstance(self._run.reference, Reference):
             return self._are_steady(name, case, prepared)
-        if len(prepared.packed) > LATE_CAP:
+        if len(prepared.packed) > LATE_CAP and (answer_s > DECODING_SHOWS_S or len(prepared.packed) > AHEAD_CAP):
             return False
         other = self._run.reference.prepare(case, self._run.seed(name, case, "pace", "another"))
         head = bytes(prepared.payload().parts[0][1])

@@ -406,15 +406,6 @@ class DeviceLaunch(Launch):
             return self._tell(head)
         return 0
 
-    def _make_ahead(self) -> int:
-        """Let the runner make its next call's arrays, before anything is in them. It is stopped again, and the device
-        at rest, when this returns; the time that counts, where it took far longer than that takes."""
-        slept_in_ns = self._waking.counts(self._wake(self._allowance.left(start=self.starts)))
-        self._stop()
-        with self._theirs():
-            self._rest()
-        return slept_in_ns
-
     def _rung_there(self, kind: Kind, told: _SplitCall) -> Reply:
         end, device, lent = self._link, self._run_device.device(), self._lent
         ahead = self._known_ahead(told.payload) if kind is Kind.DEVICE_CALL else 0

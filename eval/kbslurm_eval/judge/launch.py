@@ -28,7 +28,8 @@ from kbslurm_eval.shared.wire import (
     PhaseName,
 )
 
-LATE_CAP = 32_768  # an input up to this size is written within the timed window, to a runner that is already awake
+# an input up to this size is written within the timed window, to a runner that is already awake
+LATE_CAP = runner_link.WARMED_CAP
 SETTLED, SETTLE_LEAST_S, SETTLE_MOST_S = 6, 0.06, 0.5  # so many null calls in a row are alike, and when that is asked
 SPIN_NS = 400_000
 # a runner may take this many times its usual time to be ready, and so long in any case
@@ -208,6 +209,9 @@ class Launch:
                 start_ns = time.perf_counter_ns()
             os.pwrite(end.bell, token, runner_link.GO)
         else:
+            if ahead and kind is not Kind.AHEAD:
+                end.reach(told.size)
+                slept_in_ns = self._make_ahead()
             end.put_parts(told.parts, told.size)
             end.lay(told.laid)
             os.pwrite(end.bell, token, runner_link.GO)
@@ -311,6 +315,15 @@ class Launch:
         if not awake:
             self._go_on()
         return self._until(runner_link.AWAKE, lambda found: found == word, began, allowed_s, 50_000)[0] - began
+
+    def _make_ahead(self) -> int:
+        """Let the runner make its next call's arrays, before anything is in them. It is stopped again, and the device
+        at rest, when this returns; the time that counts, where it took far longer than that takes."""
+        slept_in_ns = self._waking.counts(self._wake(self._allowance.left(start=self.starts)))
+        self._stop()
+        with self._theirs():
+            self._rest()
+        return slept_in_ns
 
     def _answered(self, token: bytes, start_ns: int, allowed_s: float) -> int:
         done_ns, found = self._until(runner_link.DONE, lambda found: found != self._last, start_ns, allowed_s)
@@ -445,7 +458,7 @@ class Launch:
         size = prepared.layout.size
         self._link.room(size)
         late = len(prepared.packed) <= LATE_CAP
-        return self.ring(Kind.NULL, payload, late=late, ahead=self._told_ahead(payload) if late else 0, looked=size).ns
+        return self.ring(Kind.NULL, payload, late=late, ahead=self._told_ahead(payload), looked=size).ns
 
     def tell_ahead(self, prepared: Prepared) -> None:
         """Tell the runner what the arrays of inputs like this one are: it makes them before the clock runs, and only
@@ -468,9 +481,13 @@ class Launch:
         self.declare(prepared.layout)
         late = len(prepared.packed) <= LATE_CAP
         payload = prepared.payload()
-        ahead = self._told_ahead(payload) if late else 0
         return self.ring(
-            Kind.CALL, payload, layout=prepared.layout, late=late, ahead=ahead, copied=prepared.copied_size
+            Kind.CALL,
+            payload,
+            layout=prepared.layout,
+            late=late,
+            ahead=self._told_ahead(payload),
+            copied=prepared.copied_size,
         )
 
     # ------------------------------------------------------------------------------------------- several in one go

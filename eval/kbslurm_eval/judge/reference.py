@@ -107,9 +107,8 @@ class Prepared:
     def null_payload(self) -> destinations.Payload:
         """What a null call carries: the arrays of an input, and of large ones only where they are. What they contain
         is not looked at, and writing it takes longer than all that is measured."""
-        if self.ahead:
-            return self.payload()
-        found = self.payload(values.pack(values.unpack(memoryview(self.packed)), arrays_only=True))
+        arrays = None if self.ahead else values.pack(values.unpack(memoryview(self.packed)), arrays_only=True)
+        found = self.payload(arrays)
         return found if len(self.packed) <= NULL_WHOLE_CAP else found.head()
 
     def payload(self, packed: bytes | None = None) -> destinations.Payload:
