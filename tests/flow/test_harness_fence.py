@@ -16,13 +16,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from kbslurm_eval.cage import kernel, landlock, limits, mounts, places, seen_inside, users
 from tests.flow import harness_ground as ground
-from tests.services import LANDLOCK, PYTHON, ROOT, USER_NAMESPACES, missing, needs, pointless
+from tests.services import LANDLOCK, PYTHON, ROOT, USER_NAMESPACES, missing, need, needs, pointless
 
 ATTACK = """
 import ctypes, json, os, socket, sys, tempfile
@@ -306,7 +307,9 @@ if libc.inotify_init1(0) != -1 or libc.syscall(300, 0, 0) != -1:
     raise RuntimeError("sees what others open")
 if libc.syscall(206, 65536, ctypes.byref(ctypes.c_ulong())) != -1:
     raise RuntimeError("has what a node has so many of")
-for call in ((157, 62, 1, 0, 0, 0), (162,), (306, os.open("/eval", os.O_RDONLY))):
+for call in (
+    (157, 62, 1, 0, 0, 0), (162,), (306, os.open("/eval", os.O_RDONLY)), (64, 0, 32_000, 0o600), (68, 0, 0o600),
+):
     if libc.syscall(*call) != -1 or ctypes.get_errno() != 1:
         raise RuntimeError(f"may make the system call {call}")
 reads, writes = os.pipe()
@@ -418,6 +421,31 @@ def test_what_lies_in_sockets_is_memory_too(tmp_path: Path) -> None:
     limits = ground.limits(memory_bytes=256 << 20)
     report = ground.judged(tmp_path, ground.manifest(FILLER, mode="test", limits=limits)).told
     assert report.verdict == "memory", (report.reason, report.log[-500:])
+
+
+WHO = """
+import os
+
+with open("/proc/self/uid_map") as file:
+    print("WHO", os.getuid(), file.read().split()[4:5])
+
+
+def custom_kernel(data):
+    return sorted(data)
+"""
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_runners_user_doesnt_tell_which_launch_it_is(tmp_path: Path, level: int) -> None:
+    if os.getuid() != 0:
+        pointless("only root gives each launch a user of its own")
+    need(USER_NAMESPACES if level == 2 else LANDLOCK)
+    env = {"KBSLURM_EVAL_LEVEL": str(level)}
+    report = ground.judged(tmp_path, ground.manifest(WHO, mode="benchmark"), env=env).told
+    found = [max(map(int, re.findall(r"\d+", line))) for line in report.log.splitlines() if line.startswith("WHO")]
+    assert len(set(found)) == len(found) >= 3, report.log
+    assert min(found) >= users.OWN_UIDS
+    assert all(abs(one - another) != 1 for one, another in pairwise(found)), "drawn by lot, not counted"
 
 
 @needs(USER_NAMESPACES)

@@ -99,6 +99,36 @@ def test_a_hoard_of_small_processes_is_ended_and_not_the_baseline(tmp_path: Path
     assert outcome.report.verdict != "infrastructure", outcome.report.reason
 
 
+OUTLIVED = """
+calls = 0
+
+
+def custom_kernel(data):
+    global calls
+    calls += 1
+    if calls == 3:
+        with open("/tmp/held", "wb") as file:
+            for _ in range(HELD_MB):
+                file.write(bytes(1 << 20))
+    return sorted(data)
+"""
+
+
+def test_who_was_ended_before_the_baseline_starved_it(tmp_path: Path, group: Path) -> None:
+    """What outlives the submission (here its files) had the kernel end the baseline next: machine trouble, a free retry
+    at will."""
+    need(USER_NAMESPACES)
+    told = ground.manifest(
+        OUTLIVED.replace("HELD_MB", "450"), mode="benchmark", tests=[], config={"baseline": HUNGRY},
+        budget=wire.Budget(launches=1, calls=4),
+        limits=ground.limits(memory_bytes=2 << 30, file_bytes=1 << 30),
+    )  # fmt: skip
+    outcome = judged_within(group, 600, tmp_path, told, 2)
+    assert killed(group) > 1, outcome.stderr
+    assert outcome.report is not None, outcome.stderr
+    assert outcome.report.verdict == "memory", outcome.report.reason
+
+
 UNDER = """
 import os
 

@@ -86,6 +86,47 @@ def test_whom_somebody_else_left_no_pipes_is_not_to_blame(tmp_path: Path, user: 
     assert report.reason.startswith("another run on this node has all the pipes of its user; test phase")
 
 
+SENDER = """
+import array, os, socket
+
+kept = []
+
+
+def custom_kernel(data):
+    for _ in range(11 if not kept else 0):
+        kept.append(socket.socketpair())
+        writes = []
+        for _ in range(100):
+            reads, end = os.pipe()
+            os.close(reads)
+            writes.append(end)
+        kept[-1][0].sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", writes))])
+        for end in writes:
+            os.close(end)
+    return sorted(data)
+"""
+
+
+def test_pipes_on_their_way_through_sockets_are_their_senders(tmp_path: Path, user: str) -> None:
+    """They are in nobody's list of open files."""
+    told = ground.manifest(SENDER, mode="test", limits=ground.limits(memory_bytes=2 << 30))
+    report = ground.judged_for_an_ordinary_user(tmp_path, told, user)
+    assert report.verdict == "memory", (report.reason, report.log)
+    assert "holds more pipes than its share" in report.reason
+
+
+@pytest.mark.parametrize("how", ["os._exit(3)", "time.sleep(0.3); os._exit(3)", "ctypes.string_at(0)"])
+def test_who_ends_while_somebody_else_has_the_pipes_is_not_to_blame(tmp_path: Path, user: str, how: str) -> None:
+    """What a process that is ending has open is root's to see: it seemed to hide that."""
+    tmp_path.chmod(0o711)
+    source = f"import ctypes, os, time\n\ndef custom_kernel(data):\n    {how}\n"
+    told = ground.manifest(source, mode="test", limits=ground.limits(memory_bytes=2 << 30))
+    with holder_of_pipes(user):
+        for n in range(3):
+            report = ground.judged_for_an_ordinary_user(tmp_path / str(n), told, user)
+            assert report.verdict == "infrastructure", report.reason
+
+
 def test_what_a_process_has_is_counted_once_and_what_it_hides_is_too_much() -> None:
     held = [os.pipe() for _ in range(3)]
     spare = os.dup(held[0][0])

@@ -223,13 +223,16 @@ class ContainerRunner:
             return f"it wrote more than {over} MiB of files and was stopped"
         return end_in_words(status - 128) if status > 128 else f"exit code {status}"
 
+    def killed_by_kernel(self) -> bool:
+        """Whether it was killed, and not by the judge."""
+        return self._status() == 128 + signal.SIGKILL and not self._killed
+
     def overdrawn(self) -> str:
         """Whether it holds more than allowed, and of what, or was killed by the kernel rather than by the judge."""
         status = self._status()
         if status is not None:
-            by_kernel = status == 128 + signal.SIGKILL and not self._killed
             told = self._bell.file(f"run.{self._number}.memory").exists()
-            return TOO_MUCH if by_kernel and (told or self._peak > self._limits.memory_bytes // 2) else ""
+            return TOO_MUCH if self.killed_by_kernel() and (told or self._peak > self._limits.memory_bytes // 2) else ""
         held = self._memory.now(own := self._tree.known(), self._tree.resident) + self._sockets.now()
         self._peak = max(self._peak, held)
         return TOO_MUCH if held > self._limits.memory_bytes else user_counts.hoarded(own)

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import secrets
 import select
 import signal
 import subprocess
@@ -76,13 +77,11 @@ class LocalRunners:
         self._lock = _sweep_and_hold(self._base)
         if level < 2 and os.getuid() == 0:
             self._base.chmod(0o711)
-        self._count = 0
         self._live: list[LocalRunner] = []
         self.warmer = CoreWarmer()
 
     def prepare(self) -> Path:
         """The folder for the next launch's link."""
-        self._count += 1
         return folder_apart(self._base)
 
     def hello(self) -> dict[str, Any]:
@@ -92,7 +91,7 @@ class LocalRunners:
 
     def start(self, folder: Path, place: Path | None = None) -> Runner:
         """A fresh runner in a fresh cage."""
-        uid = _uid_of_its_own(self._count) if os.getuid() == 0 else 0
+        uid = _uid_of_its_own() if os.getuid() == 0 else 0
         if uid and self._level < 2:
             for reached in (folder, *(rank_folder(folder, n) for n in range(self.ranks if self.ranks > 1 else 0))):
                 _let_in(reached, uid)
@@ -143,9 +142,10 @@ def _let_in(folder: Path, uid: int) -> None:
         folder.chmod(0o711)
 
 
-def _uid_of_its_own(launch: int) -> int:
-    """A user for one launch of this judge that no other judge on this machine uses at the time."""
-    own = users.OWN_UIDS + users.UIDS_OF_A_JUDGE * os.getpid() + launch % users.UIDS_OF_A_JUDGE
+def _uid_of_its_own() -> int:
+    """A user for one launch, drawn from so many that no other has it: its number tells neither which launch of a run it
+    is nor who judges it."""
+    own = users.OWN_UIDS + secrets.randbelow(users.OWN_UIDS_MANY)
     return own if all(_is_mapped(own, kind) for kind in ("uid", "gid")) else users.CAGED_UID
 
 
@@ -343,13 +343,17 @@ class LocalRunner:
         status = self._reap(self._main, os.WNOHANG)
         return None if status is None else end_in_words(status)
 
+    def killed_by_kernel(self) -> bool:
+        """Whether it was killed, and not by the judge."""
+        status = self._status
+        return (
+            status is not None and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL and not self._killed
+        )
+
     def overdrawn(self) -> str:
         """Whether it holds more than allowed, and of what, or was killed by the kernel rather than by the judge."""
         if self._status is not None:
-            by_kernel = (
-                os.WIFSIGNALED(self._status) and os.WTERMSIG(self._status) == signal.SIGKILL and not self._killed
-            )
-            return TOO_MUCH if by_kernel and self._peak > self._limits.memory_bytes // 2 else ""
+            return TOO_MUCH if self.killed_by_kernel() and self._peak > self._limits.memory_bytes // 2 else ""
         held = self._memory.now(own := self._own(), self._tree.resident) + self._sockets.now()
         self._peak = max(self._peak, held)
         return TOO_MUCH if held > self._limits.memory_bytes else user_counts.hoarded(own)

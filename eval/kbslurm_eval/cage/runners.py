@@ -64,6 +64,10 @@ class Runner(Protocol):
         its user; empty otherwise."""
         ...
 
+    def killed_by_kernel(self) -> bool:
+        """Whether it was killed, and not by the judge."""
+        ...
+
     def kill(self) -> None:
         """End it; nothing is left when this returns."""
         ...

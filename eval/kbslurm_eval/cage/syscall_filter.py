@@ -46,6 +46,8 @@ _CALLS: dict[str, tuple[int | None, int | None]] = {
     "timerfd_create": (283, 85),
     # there are so many of them on a node, and one runner could have them all
     "io_setup": (206, 0),
+    # what these hold is in no process's memory, and outlives all of them
+    "msgget": (68, 186), "semget": (64, 190),
     # a page that it has put into a pipe is in no process's memory any more
     "vmsplice": (278, 75),
     # the whole node's pages would be written, again and again
@@ -57,7 +59,7 @@ _CALLS: dict[str, tuple[int | None, int | None]] = {
 _CALLS_BARE: dict[str, tuple[int | None, int | None]] = {
     "tkill": (200, 130), "pidfd_send_signal": (424, 424), "pidfd_open": (434, 434),
     "sched_setscheduler": (144, 119), "sched_setparam": (142, 118), "sched_setattr": (314, 274),
-    "msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180), "ioprio_set": (251, 30),
+    "mq_open": (240, 180), "ioprio_set": (251, 30),
     # what others made is reached by its number alone, which /proc tells
     "shmat": (30, 196), "shmctl": (31, 195), "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187),
     "semop": (65, 193), "semctl": (66, 191), "semtimedop": (220, 192),

@@ -55,6 +55,8 @@ def hoarded(pids: Iterable[int]) -> str:
 def hoards(pids: Iterable[int], kind: Kind) -> bool:
     """Whether these stopped processes have more of it than a run needs, or don't let that be seen."""
     try:
+        if any(map(_sends_descriptors, pids := list(pids))):
+            return True
         if kind == "pipes":
             pages = USUAL_PIPE // os.sysconf("SC_PAGE_SIZE")
             return PART * pages * len(_pipes(pids)) > _limit("/proc/sys/fs/pipe-user-pages-soft", LEAST_PIPES)
@@ -67,7 +69,7 @@ def _pipes(pids: Iterable[int]) -> set[str]:
     """The pipes that one of these has open."""
     found = set[str]()
     for pid in pids:
-        for fd in _names(f"/proc/{pid}/fd"):
+        for fd in _names(pid):
             with contextlib.suppress(*GONE):
                 if (told := os.readlink(f"/proc/{pid}/fd/{fd}")).startswith("pipe:"):
                     found.add(told)
@@ -77,7 +79,7 @@ def _pipes(pids: Iterable[int]) -> set[str]:
 def _polled(pid: int) -> int:
     """How many descriptors this one's pollers watch."""
     count = 0
-    for fd in _names(f"/proc/{pid}/fd"):
+    for fd in _names(pid):
         with contextlib.suppress(*GONE):
             if os.readlink(f"/proc/{pid}/fd/{fd}") == "anon_inode:[eventpoll]":
                 with open(f"/proc/{pid}/fdinfo/{fd}", "rb") as file:
@@ -85,11 +87,35 @@ def _polled(pid: int) -> int:
     return count
 
 
-def _names(folder: str) -> list[str]:
+def _sends_descriptors(pid: int) -> bool:
+    """Whether descriptors are on their way through its sockets: they are nobody's while they are."""
+    for fd in _names(pid):
+        with contextlib.suppress(*GONE):
+            if os.readlink(f"/proc/{pid}/fd/{fd}").startswith("socket:"):
+                with open(f"/proc/{pid}/fdinfo/{fd}", "rb") as file:
+                    told = dict(line.partition(b":")[::2] for line in file)
+                if int(told.get(b"scm_fds", 0)) > 0:
+                    return True
+    return False
+
+
+def _names(pid: int) -> list[str]:
+    """The descriptors that it has open; PermissionError where it doesn't let them be seen."""
     try:
-        return os.listdir(folder)
+        return os.listdir(f"/proc/{pid}/fd")
     except GONE:
         return []
+    except PermissionError:
+        if _is_ending(pid):  # then they are root's to see
+            return []
+        raise
+
+
+def _is_ending(pid: int) -> bool:
+    """Whether it has no memory any more."""
+    with contextlib.suppress(*GONE), open(f"/proc/{pid}/statm", "rb") as file:
+        return not any(map(int, file.read().split()))
+    return True
 
 
 def _limit(file: str, least: int) -> int:

@@ -16,7 +16,7 @@ CAGED_UID = 65_533
 # the whole node (pipes, descriptors in pollers; without namespaces processes, too), and gives one user's processes to
 # the other ones of it.
 # They lie above what sssd and FreeIPA give to people (to 2 000 200 000), below systemd's foreign ones (2 147 352 576).
-OWN_UIDS, UIDS_OF_A_JUDGE = 2_010_000_000, 32
+OWN_UIDS, OWN_UIDS_MANY = 2_010_000_000, 130_000_000
 INNER_UID = 1_000
 DAC_READ_SEARCH = 2
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kbslurm_eval.cage import core_warmer
-from kbslurm_eval.cage.runners import Runner, Runners, Unstoppable
+from kbslurm_eval.cage.runners import TOO_MUCH, Runner, Runners, Unstoppable
 from kbslurm_eval.judge import builds
 from kbslurm_eval.judge.buffers import BUFFERS
 from kbslurm_eval.judge.first_look import places_in, seen_in
@@ -282,10 +282,12 @@ class Launch:
         self._allowance.cleanup_s += 2 * seconds
 
     def hoard(self) -> Rejected | None:
-        """The verdict if something else failed for want of memory that this submission holds; it is still stopped."""
-        if self.runner.ended() is None and (why := self.runner.overdrawn()):
-            return Rejected("memory", why)
-        return None
+        """The verdict if something else failed for want of memory that this submission holds, or held: where the kernel
+        has ended it too, it came first, and what it had taken may have outlived it."""
+        if self.runner.ended() is not None:
+            return Rejected("memory", TOO_MUCH) if self.runner.killed_by_kernel() else None
+        why = self.runner.overdrawn()
+        return Rejected("memory", why) if why else None
 
     def _go_on(self) -> None:
         self.runner.thaw()
