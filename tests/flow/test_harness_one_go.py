@@ -361,12 +361,12 @@ def answer(data):
 
 
 def test_what_is_done_between_two_calls_counts(tmp_path: Path) -> None:
-    """A millisecond is free there, as before a single call, or eight times what being ready takes; at most five.
-    What takes longer belongs to the call."""
-    report = judged(tmp_path, AT + WORKS_BETWEEN)
+    """Two milliseconds are free there, as before a single call, or eight times what being ready takes; at most five.
+    What is beyond belongs to the call."""
+    report = judged(tmp_path, AT + WORKS_BETWEEN.replace("0.006", "0.012"))
     assert report.verdict == "passed", report.reason
     assert report.score_s is not None
-    assert report.score_s > 0.006
+    assert report.score_s > 0.007
 
 
 # Says that it is awake before it was asked, again and again.
@@ -568,6 +568,61 @@ def test_making_the_arrays_of_a_large_input_is_nobodys_time(
     own = report.samples[0].own
     assert (min(own.trusted_null_ns) > SLOW_S * 1e9) == in_it
     assert (min(own.calls_ns) > SLOW_S * 1e9) == in_it
+
+
+TURNS = """
+import hashlib, threading, time
+
+calls = 0
+
+
+def turns():
+    until, block = time.thread_time() + 0.03, bytes(1 << 20)
+    while time.thread_time() < until:
+        hashlib.sha256(block)  # without the interpreter's lock, as threads of libraries
+
+
+def begun():
+    thread = threading.Thread(target=turns, daemon=True)
+    thread.start()
+    return thread
+
+
+at_load, at_call = begun(), None
+
+
+def custom_kernel(data):
+    global calls, at_call
+    calls += 1
+    print(calls, at_load.is_alive(), at_call is not None and at_call.is_alive())
+    if at_call is None:
+        at_call = begun()
+    return data[0] + 1
+"""
+
+
+@pytest.mark.parametrize("changed", [{}, ONE_BY_ONE], ids=["in one go", "one by one"])
+def test_threads_that_only_turn_for_a_while_are_over_before_calls_count(
+    tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    """Those of numpy's BLAS turn for some 30 ms after it was imported. A submission that imported it had each of its
+    calls take a time slice, 3.4 ms instead of 0.03, until that was over: they were stopped in between."""
+    report = judged(tmp_path, TURNS, **changed)
+    assert report.verdict == "passed", report.reason
+    told = [line.split() for line in report.log.splitlines() if line[:1].isdigit()]
+    first = 2 if not changed else 1  # calls until the runner is stopped for the first time
+    assert {loaded for _, loaded, _ in told} == {"False"}
+    assert {called for number, _, called in told if int(number) > first} == {"False"}
+
+
+FOR_EVER = TURNS.replace("time.thread_time() + 0.03", "600")
+
+
+def test_a_thread_that_turns_for_ever_is_waited_for_a_moment_only(tmp_path: Path) -> None:
+    report = judged(tmp_path, FOR_EVER, budget=wire.Budget(launches=1, calls=5))
+    assert report.verdict == "passed", report.reason
+    assert "True True" in report.log
+    assert report.ended_at_ns - report.started_at_ns < 60e9
 
 
 def test_the_same_holds_for_ranks(tmp_path: Path) -> None:

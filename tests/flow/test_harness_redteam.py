@@ -11,7 +11,7 @@ import pytest
 from kbslurm.domain.manifest import manifest_for
 from kbslurm.problems import loading
 from kbslurm_eval.judge import builds, call_checks, first_look, judge, launch, output_checks, ranks
-from kbslurm_eval.shared import timing, wire
+from kbslurm_eval.shared import layouts, timing, wire
 from tests.flow import harness_ground as ground
 from tests.services import GXX, needs
 
@@ -106,10 +106,11 @@ def test_a_check_that_gives_no_verdict_on_an_answer_rejects_it(tmp_path: Path) -
 def test_where_the_judge_looks_first_is_in_no_seed() -> None:
     import random
 
+    layout = layouts.Layout(tree=["b", 0, 1 << 20], size=1 << 20)
     random.seed(5)
-    first = first_look.places_in(1 << 20)
+    first = first_look.places_in(layout)
     random.seed(5)
-    assert first_look.places_in(1 << 20) != first
+    assert first_look.places_in(layout) != first
 
 
 def test_finite_sees_every_kind_of_number() -> None:

@@ -117,6 +117,36 @@ def test_it_is_called_between_calls_in_one_go_too(tmp_path: Path) -> None:
     assert report.log.splitlines()[-1] == "8 8"
 
 
+LONG = """
+import time
+
+
+def kb_warm_up(data):
+    until = time.perf_counter() + WARM_S
+    while time.perf_counter() < until:
+        pass
+
+
+def custom_kernel(data):
+    return data[0] * 2
+"""
+SAID = "calls it took longer than "
+
+
+@pytest.mark.parametrize(("warm_s", "least_ms", "most_ms"), [(0.0009, 0.0, 0.9), (0.012, 6.0, 11.9)])
+@pytest.mark.parametrize("pace_s", [0.0, 0.06], ids=["in one go", "one by one"])
+def test_a_millisecond_is_free_and_what_is_far_beyond_counts(
+    tmp_path: Path, warm_s: float, least_ms: float, most_ms: float, pace_s: float
+) -> None:
+    """All of it counted beyond a millisecond that also contained the way to the runner: a kernel of 17 µs with a
+    warm-up of 0.9 ms, as the guide allowed it, seemed to take more than one."""
+    report = _judged(tmp_path, LONG.replace("WARM_S", str(warm_s)), pace_s=pace_s)
+    assert report.verdict == "passed", report.reason
+    calls = report.samples[0].own.calls_ns
+    assert least_ms <= min(calls) / 1e6 <= most_ms, calls
+    assert (SAID in report.log) == (least_ms > 0), report.log
+
+
 def test_what_it_raises_is_told(tmp_path: Path) -> None:
     report = _judged(tmp_path, RAISES)
     assert report.verdict == "error"

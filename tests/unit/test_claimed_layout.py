@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from kbslurm_eval.shared import claimed_layout
 from kbslurm_eval.shared.claimed_layout import granted, with_claim
-from kbslurm_eval.shared.layouts import Layout
+from kbslurm_eval.shared.layouts import Layout, Misfit
 
 LIKE = Layout.of([1.0] * 100)
 
@@ -71,3 +72,10 @@ def test_nothing_is_believed_of_places_and_sizes() -> None:
 @pytest.mark.parametrize("text", ["", "no claim", "said\0", "said\0{", "said\0" + "[" * 5000])
 def test_text_that_claims_nothing_is_none(text: str) -> None:
     assert granted(text, LIKE) is None
+
+
+def test_bytes_that_are_no_letters_are_a_misfit() -> None:
+    """numpy makes text of them unseen, and Python then takes it for an error of its own."""
+    layout = Layout.of(np.str_("n30"))
+    with pytest.raises(Misfit, match="aren't a valid value"):
+        layout.read(b"\xff\xff\x11\x00\xff\xff\xff\x7f\xff\xff\xff\x7f".ljust(layout.size, b"\0"))

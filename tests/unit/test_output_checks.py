@@ -94,6 +94,20 @@ def test_what_holds_nothing_is_empty(empty: Any) -> None:
     assert is_empty(empty)
 
 
+@pytest.mark.parametrize("k", [1024, 4096, 16384])
+def test_sums_in_another_order_are_right_however_large_their_parts(k: int) -> None:
+    """What is left of large numbers is as inexact as they are: even the exact product was taken for wrong."""
+    dice = np.random.default_rng(3)
+    a, b = (dice.standard_normal(shape, dtype=np.float32) for shape in ((128, k), (k, 128)))
+    exact = (a.astype("f8") @ b.astype("f8")).astype("f4")
+    one_by_one = np.zeros_like(exact)
+    for n in range(k):
+        one_by_one += a[:, n : n + 1] * b[n]
+    assert difference(one_by_one, a @ b, Tolerance()) == ""
+    assert difference(exact, a @ b, Tolerance()) == ""
+    assert difference(exact.astype("f2"), a @ b, Tolerance()) != "", "nor is half precision enough for single"
+
+
 @pytest.mark.parametrize("some", [0, 0.0, False, [[], 0], np.zeros(()), {"a": np.empty(0), "b": 1}, b"x"])
 def test_what_holds_anything_is_not(some: Any) -> None:
     assert not is_empty(some)

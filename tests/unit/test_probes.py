@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from kbslurm_eval.judge import device_launch, first_look
+from kbslurm_eval.shared.layouts import Layout
 
 SIZE, DRAWS = 1 << 20, 400
+WHOLE = Layout(tree=["n", "|u1", [SIZE], 0, SIZE], size=SIZE)
 
 
 def _seen(places: list[int], first: int, last: int) -> bool:
@@ -12,7 +14,7 @@ def _seen(places: list[int], first: int, last: int) -> bool:
 
 
 def test_both_ends_of_a_large_output_are_looked_at_in_nearly_every_call() -> None:
-    drawn = [[at for at, _ in first_look.places_in(SIZE)] for _ in range(DRAWS)]
+    drawn = [[at for at, _ in first_look.places_in(WHOLE)] for _ in range(DRAWS)]
     assert {len(places) for places in drawn} == {first_look.PROBES}
     for first, last in ((0, SIZE // 100), (SIZE - SIZE // 100, SIZE)):
         assert all(_seen(places, first, last) for places in drawn)
@@ -23,10 +25,21 @@ def test_both_ends_of_a_large_output_are_looked_at_in_nearly_every_call() -> Non
 
 def test_no_place_is_always_looked_at_last() -> None:
     """What is written while the judge looks elsewhere would be seen in time."""
-    drawn = [[at for at, _ in first_look.places_in(SIZE)] for _ in range(DRAWS)]
+    drawn = [[at for at, _ in first_look.places_in(WHOLE)] for _ in range(DRAWS)]
     for which in (0, -1):
         in_the_middle = sum(SIZE // 64 < places[which] < SIZE - SIZE // 64 for places in drawn)
         assert 0.3 * DRAWS < in_the_middle < 0.7 * DRAWS
+
+
+def test_each_array_of_an_answer_is_looked_at() -> None:
+    """A small one in the middle may be what takes the time: a sum beside its gradients."""
+    half = SIZE // 2
+    nodes = [["n", "|u1", [half], 0, half], ["n", "<f8", [1], half, 8], ["n", "|u1", [half], half + 64, half]]
+    layout = Layout(tree=["t", nodes], size=SIZE + 64)
+    for _ in range(DRAWS):
+        assert (half, 8) in first_look.places_in(layout)
+    many = Layout(tree=["l", [["g", 8 * n] for n in range(SIZE // 8)]], size=SIZE)
+    assert len(first_look.places_in(many)) == first_look.PROBES + first_look.MOST_PARTS
 
 
 def test_a_device_s_output_is_looked_at_near_its_ends_too() -> None:

@@ -223,6 +223,10 @@ class ContainerRunner:
             return f"it wrote more than {over} MiB of files and was stopped"
         return end_in_words(status - 128) if status > 128 else f"exit code {status}"
 
+    def threads(self, *, running: bool = False) -> int:
+        """How many threads its processes have now, or how many of those don't wait for anything."""
+        return self._tree.threads(running=running)
+
     def killed_by_kernel(self) -> bool:
         """Whether it was killed, and not by the judge."""
         return self._status() == 128 + signal.SIGKILL and not self._killed

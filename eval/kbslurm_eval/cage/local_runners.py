@@ -343,6 +343,10 @@ class LocalRunner:
         status = self._reap(self._main, os.WNOHANG)
         return None if status is None else end_in_words(status)
 
+    def threads(self, *, running: bool = False) -> int:
+        """How many threads its processes have now, or how many of those don't wait for anything."""
+        return self._tree.threads(running=running)
+
     def killed_by_kernel(self) -> bool:
         """Whether it was killed, and not by the judge."""
         status = self._status

@@ -49,6 +49,11 @@ class ProcessTree:
         """While it is stopped, the processes found then; otherwise its processes now."""
         return self.all() if self._still is None else self._still
 
+    def threads(self, *, running: bool = False) -> int:
+        """How many threads its processes have now, or how many of those don't wait for anything."""
+        states = [state for threads in self._look().values() for _, state in threads]
+        return sum(state == b"R" for state in states) if running else len(states)
+
     def _look(self) -> dict[int, Threads]:
         """Its processes, and the state of their threads."""
         found: dict[int, Threads] = {}
@@ -78,8 +83,13 @@ class ProcessTree:
         stopped before goes on for a moment, and is stopped again.
         """
         self.went_on_ns, went_on_at = 0, 0
+        ours: set[int] = set()  # those that are ours to continue, although they are found stopped
         if self.main is not None:
             send_signal(self.main, signal.SIGSTOP)
+            for pid in self._held:  # nobody has more time than the first
+                if pid != self.main and self._pages.goes_on(pid):
+                    ours.add(pid)
+                    send_signal(pid, signal.SIGSTOP)
             # children of one that had some are stopped while it is waited for
             if len(self._held) <= 1 and all(self._is_alone(self.main, spare) for _ in range(LOOKS_AT_ONE)):
                 self._held, self._still = [self.main], list(self.roots)
@@ -87,7 +97,6 @@ class ProcessTree:
         deadline = time.monotonic() + CALL_STOP_S
         seen: set[int] = set() if self.main is None else {self.main}
         idle: set[int] = set()
-        ours: set[int] = set()  # those that went on for a moment
         passes = -1  # the first look doesn't count
         pause_s, patient_until = GOES_ON_S, time.monotonic() + 2 * GOES_ON_S
         last: dict[int, Threads] = {}

@@ -155,6 +155,15 @@ class ProcessPages:
                 return None
         return below if pid in self._listed else None
 
+    def goes_on(self, pid: int) -> bool:
+        """Whether it is known and neither stopped nor gone: its number may be another one's by then."""
+        both = self._held.get((pid, str(pid)))
+        if both is None:
+            return False
+        with contextlib.suppress(*GONE):
+            return _state_in(os.pread(both[0], STAT_SIZE, 0)) not in STOPPED
+        return False
+
     def stat(self, pid: int) -> bytes:
         """/proc/PID/task/PID/stat, or nothing."""
         return self._task(pid, str(pid))[0]

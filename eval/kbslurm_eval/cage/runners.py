@@ -64,6 +64,10 @@ class Runner(Protocol):
         its user; empty otherwise."""
         ...
 
+    def threads(self, *, running: bool = False) -> int:
+        """How many threads its processes have now, or how many of those don't wait for anything."""
+        ...
+
     def killed_by_kernel(self) -> bool:
         """Whether it was killed, and not by the judge."""
         ...

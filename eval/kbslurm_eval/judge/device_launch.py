@@ -270,9 +270,8 @@ class DeviceLaunch(Launch):
             payload = values.pack(None).ljust(len(payload), b"\0")
         if not self._run_device.shares:
             self._flush()
-            size = told.placed.layout.size
-            self._link.room(size)
-            return self.ring(Kind.NULL, payload, late=self._is_late(told), looked=size).ns
+            self._link.room(told.placed.layout.size)
+            return self.ring(Kind.NULL, payload, late=self._is_late(told), looked=told.placed.layout).ns
         nothing = _SplitCall(payload=payload, in_size=told.in_size, layout=told.layout, placed=told.placed)
         return self._ring_there(Kind.DEVICE_NULL, nothing).ns
 
@@ -442,7 +441,7 @@ class DeviceLaunch(Launch):
             done_ns = time.perf_counter_ns()  # what the look had to wait for counts as time
             at_ends = _at_both_ends(told.out_size)
             seen_there = self._look_at(out, at_ends)
-            first = seen_in(end.out, places_in(host_size))
+            first = seen_in(end.out, places_in(host))
             self._stop()
         finally:
             self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9, start=self.starts)

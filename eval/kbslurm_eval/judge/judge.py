@@ -130,13 +130,13 @@ class Judge:
         for name in PHASES[manifest.mode]:
             if ended is not None and name != "ranked":
                 continue
-            began, fault = time.time_ns(), None
+            began, fault, passed = time.time_ns(), None, False
             try:
                 fault = self._phase(name)
+                passed = fault is None
             except Rejected as rejected:
                 fault = rejected
             finally:
-                passed = fault is None
                 self._run.results.phases.append(
                     PhaseResult(name=name, passed=passed, started_at_ns=began, ended_at_ns=time.time_ns())
                 )

@@ -30,10 +30,16 @@ from kbslurm_eval.shared.wire import (
 
 # an input up to this size is written within the timed window, to a runner that is already awake
 LATE_CAP = runner_link.WARMED_CAP
+REST_MOST_S, REST_LOOK_S, REST_LOOKS = (
+    0.15,
+    0.002,
+    3,
+)  # the threads of a BLAS turn for some 30 ms once they were started
 SETTLED, SETTLE_LEAST_S, SETTLE_MOST_S = 6, 0.06, 0.5  # so many null calls in a row are alike, and when that is asked
 SPIN_NS = 400_000
 # a runner may take this many times its usual time to be ready, and so long in any case
-WAKES_FREE, WAKE_FREE_NS, WAKE_MOST_NS = 8, 1_000_000, 5_000_000
+# a guide for competitors names half of what is free
+WAKES_FREE, WAKE_FREE_NS, WAKE_MOST_NS = 8, 2_000_000, 5_000_000
 START_S = 60.0
 PIECE, PIECES = 4096, 16  # what is read of an output at once, and in how many pieces at most, where nobody is stopped
 _DICE = random.SystemRandom()
@@ -50,6 +56,7 @@ class Patience:
     def __init__(self) -> None:
         self._seen = list[int]()
         self._free_ns: float | None = None
+        self.asked = self.late = 0  # since the submission came
 
     def end(self) -> None:
         """The submission comes: from here on it is as long as what was seen allows."""
@@ -57,11 +64,22 @@ class Patience:
         self._free_ns = min(max(WAKE_FREE_NS, WAKES_FREE * usual), WAKE_MOST_NS)
 
     def counts(self, took_ns: int) -> int:
-        """What of this time counts: all of it where it was too long."""
+        """What of this time counts: what is beyond the free part."""
         if self._free_ns is None:
             self._seen.append(took_ns)
             return 0
-        return took_ns if took_ns > self._free_ns else 0
+        beyond_ns = max(0, took_ns - int(self._free_ns))
+        self.asked, self.late = self.asked + 1, self.late + (beyond_ns > 0)
+        return beyond_ns
+
+    def told(self) -> str:
+        """A remark for the author where it was too long again and again; empty otherwise."""
+        if self._free_ns is None or self.late < 3 or 4 * self.late < self.asked:
+            return ""
+        return (
+            f"before {self.late} of {self.asked} calls it took longer than {self._free_ns / 1e6:.0f} ms to be ready,"
+            " and what was beyond that counts (`kb_warm_up` is free for a millisecond)"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +126,7 @@ class Launch:
     """One runner and the judge's conversation with it. Outside of `ring` every process of the runner is stopped."""
 
     starts = True  # what is asked now is needed before this launch is timed
+    awake = 1  # so many threads turn while they wait for the next message
 
     def __init__(
         self, runners: Runners, allowance: Allowance, heartbeat: Heartbeat, built: builds.Built | None = None
@@ -167,16 +186,16 @@ class Launch:
         late: bool = False,
         ahead: int = 0,
         copied: int = 0,
-        looked: int = 0,
+        looked: layouts.Layout | None = None,
         limit_s: float | None = None,
     ) -> Reply:
         """One message and its answer; the time between counts from the moment at which the runner could know the
         input, or, without a call in between, from its token. It ends when the answer has been looked at: whoever says
         "done" too early works in its own time. `ahead`: the text that says what its arrays are, where the runner was
-        told it before. `copied`: so much of the answer, or all of it, is copied before the time ends. `looked`: how
-        large an answer is looked at where there is none."""
+        told it before. `copied`: so much of the answer, or all of it, is copied before the time ends. `looked`: what
+        an answer is that is looked at although there is none."""
         out_size = layout.size if layout is not None else 0
-        looks = [] if copied else places_in(out_size or looked)
+        looks = [] if copied else places_in(layout or looked)
         end = self._link
         told = destinations.Payload(parts=((0, payload),), size=len(payload)) if type(payload) is bytes else payload
         assert isinstance(told, destinations.Payload)
@@ -430,6 +449,20 @@ class Launch:
                 break
         self._allowance.left_s = left_s  # a busy machine's delay isn't the submission's fault
 
+    def come_to_rest(self) -> None:
+        """The same for what a submission has begun, when it was loaded or called first: threads of its libraries that
+        only turn have gone to sleep, for a bounded time that is nobody's. They would turn in its next calls, for a
+        time slice of some milliseconds each, where the job has few cores."""
+        if self.runner.threads() <= self.awake:
+            return
+        until, calm = time.monotonic() + REST_MOST_S, 0
+        self._go_on()
+        while calm < REST_LOOKS and time.monotonic() < until:
+            time.sleep(REST_LOOK_S)
+            calm = calm + 1 if self.runner.threads(running=True) <= self.awake else 0
+        self._stop()
+        self._rest()
+
     def null(self, prepared: Prepared) -> int:
         """What is taken off a call's time: here its round trip, without the call."""
         return self.round_trip(prepared)
@@ -457,10 +490,9 @@ class Launch:
         )
 
     def _null_call(self, prepared: Prepared, payload: destinations.Payload) -> int:
-        size = prepared.layout.size
-        self._link.room(size)
+        self._link.room(prepared.layout.size)
         late = len(prepared.packed) <= LATE_CAP
-        return self.ring(Kind.NULL, payload, late=late, ahead=self._told_ahead(payload), looked=size).ns
+        return self.ring(Kind.NULL, payload, late=late, ahead=self._told_ahead(payload), looked=prepared.layout).ns
 
     def tell_ahead(self, prepared: Prepared) -> None:
         """Tell the runner what the arrays of inputs like this one are: it makes them before the clock runs, and only
@@ -581,6 +613,10 @@ class Launch:
 
     def counted(self) -> None:
         """This launch was the submission's."""
+
+    def remark(self) -> str:
+        """What its author should know of the calls that were made, or an empty text."""
+        return self._waking.told()
 
     def turn_to(self, index: int) -> None:
         """The next calls are of this case, and so is what it writes meanwhile. It is stopped."""

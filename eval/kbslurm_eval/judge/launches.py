@@ -20,6 +20,7 @@ class Launches:
 
     def __init__(self, run: RunState) -> None:
         self._run = run
+        self._remarked = False
 
     def start(self, name: PhaseName, allowance: Allowance, built: builds.Built | None = None) -> Launch:
         """A runner in its cage, without the submission; CantStart if the isolation isn't sufficient."""
@@ -129,6 +130,7 @@ class Launches:
             said = claimed(reply)
             said.said = f"while loading: {said.said}"
             raise said
+        launch.come_to_rest()
 
     def to_blame(self, launch: Launch | None, trouble: ProblemTrouble) -> ProblemTrouble | Rejected:
         """The trouble of the problem's own code, or the verdict of the submission whose hoard of memory caused it."""
@@ -147,6 +149,9 @@ class Launches:
             results.secret_log = (results.secret_log + text)[:LOG_CAP]
         else:
             results.log.add(name, launch.wrote)
+            if (remark := launch.remark()) and not self._remarked:
+                self._remarked = True
+                results.log.remark(name, f"[{name} phase: {remark}]")
 
     def note(self, text: str) -> None:
         """A remark of the judge's at the end of what public phases wrote."""

@@ -22,14 +22,17 @@ class Tolerance:
     def of(self, name: str, *, whole: bool = False, size: float | None = None) -> tuple[float, float]:
         """The relative and the absolute one for numbers of this type. Of a `whole` number no part counts: 1000 of a
         million elements away is another index. `size`: how large numbers like this one are; where they are all small,
-        so is what they may be off by, or zeros would do for them."""
+        so is what they may be off by, or zeros would do for them; where they are large, a number near 0 among them is
+        what is left of large ones, and as inexact."""
         if whole:
             return 0.0, math.floor(self.atol or 0.0)
         rtol, atol = next((pair for kind, pair in BY_TYPE if kind in name), (0.0, 0.0))
         rtol = rtol if self.rtol is None else self.rtol
         if self.atol is not None:
             return rtol, self.atol
-        return rtol, atol if size is None else min(atol, OF_SIZE * rtol * size)
+        if size is None:
+            return rtol, atol
+        return rtol, max(min(atol, OF_SIZE * rtol * size), rtol * size / LEFT_OF_SIZE)
 
 
 # wide enough for sums in another order, and too narrow for the next smaller type
@@ -37,6 +40,7 @@ BY_TYPE = (("float8", (0.25, 0.25)), ("bfloat16", (1.6e-2, 1e-2)), ("float16", (
            ("float32", (1e-4, 1e-4)), ("float", (1e-9, 1e-9)),
            ("complex32", (1e-3, 1e-3)), ("complex64", (1e-4, 1e-4)), ("complex", (1e-9, 1e-9)))  # fmt: skip
 OF_SIZE, ENOUGH = 10, 16  # so many relative tolerances of their size; fewer numbers may all be small by chance
+LEFT_OF_SIZE = 10
 PIECE = 1 << 20
 
 
@@ -58,7 +62,9 @@ def _squares(kind: str, numbers: Any) -> float:
     """The sum of their squares, in double precision."""
     library = imported(kind)
     if kind == "torch":
-        return float(numbers.detach().abs().to(library.float64).square().sum())
+        flat = numbers.detach()  # of some types there are no magnitudes
+        wide = flat.to(library.complex128).abs() if flat.is_complex() else flat.to(library.float64)
+        return float(wide.square().sum())
     with library.errstate(all="ignore"):
         return float(library.square(library.abs(numbers).astype("f8")).sum())
 

@@ -66,6 +66,7 @@ class RanksLaunch(Launch):
         devices: RankDevices | None = None,
     ) -> None:
         self._world, self._group, self._devices = runners.ranks, group, devices
+        self.awake = self._world
         if devices is not None:
             devices.prepare()
         self._ends: list[JudgeEnd] = []
@@ -118,15 +119,15 @@ class RanksLaunch(Launch):
         layouts: Sequence[layouts.Layout] = (),
         late: bool = False,
         aheads: Sequence[int] = (),
-        looked: Sequence[int] = (),
+        looked: Sequence[layouts.Layout] = (),
         limit_s: float | None = None,
     ) -> RankReplies:
         """One message to every rank and all their answers; the time between counts from the first that could know its
         input (without a call in between, from the last one's token) until all that answered were looked at. `aheads`:
-        what each rank's arrays are, where all were told that before. `looked`: how large answers are looked at where
-        there are none."""
+        what each rank's arrays are, where all were told that before. `looked`: what answers are that
+        are looked at although there are none."""
         sizes = [layout.size for layout in layouts] or [0] * self._world
-        looks = [(rank, one) for rank, size in enumerate(looked or sizes) for one in places_in(size)]
+        looks = [(rank, one) for rank, layout in enumerate(looked or layouts) for one in places_in(layout)]
         _DICE.shuffle(looks)  # the last one has the longest time to keep writing
         tokens = [end.token().to_bytes(8, "little") for end in self._ends]
         for rank, end in enumerate(self._ends):
@@ -342,9 +343,9 @@ class RanksLaunch(Launch):
         assert isinstance(prepared, PreparedRanks)
         late = self._is_late(prepared)
         aheads = self._aheads(prepared) if late and prepared.ahead else ()
-        looked = [part.layout.size for part in prepared.parts]
-        for end, size in zip(self._ends, looked, strict=True):
-            end.room(size)
+        looked = [part.layout for part in prepared.parts]
+        for end, layout in zip(self._ends, looked, strict=True):
+            end.room(layout.size)
         return self.ring_all(Kind.NULL, payloads, late=late, aheads=aheads, looked=looked).ns
 
     def _nothings(self, prepared: Prepared) -> Sequence[bytes | memoryview]:

@@ -31,14 +31,19 @@ class RunLog:
                 self._append(phase, index, _told_once(clean(piece, LOG_CAP), self._traces))
 
     def note(self, text: str) -> None:
-        """A remark of the judge's at the end, for which there is always room."""
+        """A remark of the judge's on what was written, at its end, for which there is always room."""
+        if self.text:
+            self.remark("test", text)
+
+    def remark(self, phase: PhaseName, text: str) -> None:
+        """A remark of the judge's on this phase, also where nothing was written."""
         text = text[:NOTE_CAP]
-        if text and self.text:
-            gap = "" if self.text.endswith("\n") else "\n"
+        if text:
+            gap = "" if not self.text or self.text.endswith("\n") else "\n"
             size = LOG_CAP - len(text) - 2
             self.text, self.parts = self.text[:size], cut(self.parts, size)
             self._traces = _traces_in(self.text)
-            self._append("test", None, f"{gap}{text}\n")
+            self._append(phase, None, f"{gap}{text}\n")
 
     def _append(self, phase: PhaseName, index: int | None, text: str) -> None:
         before = len(self.text)

@@ -376,7 +376,10 @@ class TimedPhase:
             fault = self._warmed(name, case, parts, launch, wanted, *role)
             if fault is not None:
                 return fault, 0
-            return self._calls.one_call(name, case, self._run.seed(name, case, *parts, *role), launch)
+            found = self._calls.one_call(name, case, self._run.seed(name, case, *parts, *role), launch)
+            if parts[1] == 0:
+                launch.come_to_rest()
+            return found
 
         rivals = finals.RivalLaunches(rivals=self._rivals, open_one=open_one, call=call, fault=Rejected)
         try:
@@ -443,6 +446,14 @@ class TimedPhase:
         self, name: PhaseName, case: Case, parts: tuple[int, int], launch: Launch, wanted: int, *role: str
     ) -> tuple[Rejected | None, list[int]]:
         """One go of this launch, of whose calls so many may count: its first fault, and how long each call took."""
+        fault, took = self._called(name, case, parts, launch, wanted, *role)
+        if fault is None and parts[1] == 0:
+            launch.come_to_rest()
+        return fault, took
+
+    def _called(
+        self, name: PhaseName, case: Case, parts: tuple[int, int], launch: Launch, wanted: int, *role: str
+    ) -> tuple[Rejected | None, list[int]]:
         (number, count), group = parts, self._plan.next_go(case.index, wanted)
         seeds = [self._run.seed(name, case, number, count + n, *role) for n in range(group)]
         if group > 1 and (found := self._calls.in_one_go(name, case, seeds, launch)) is not None:

@@ -18,13 +18,15 @@ from kbslurm_eval.shared.layouts import Layout
 class AnswerPlaces:
     """The places of one layout's answer in one mapping of the link's output."""
 
-    __slots__ = ("_arrays", "_whole", "layout", "out")
+    __slots__ = ("_arrays", "_whole", "layout", "native", "out")
 
-    def __init__(self, layout: Layout, out: memoryview) -> None:
-        self.layout, self.out = layout, out
+    def __init__(self, layout: Layout, out: memoryview, *, native: bool = False) -> None:
+        """`native`: compiled code writes there by itself. No library is imported for it: its threads would turn for a
+        while, and be in the way of the first calls."""
+        self.layout, self.out, self.native = layout, out, native
         self._whole: Any = None  # the output as one array of bytes, where there are several arrays in it
         self._arrays: tuple[Any, ...] | None = None
-        match layout.tree:
+        match None if native else layout.tree:
             case ["t", [_, *_] as inner] if all(map(_is_array, inner)):
                 self._arrays = layout.places(out)
                 if any(node[0] == "n" for node in inner):

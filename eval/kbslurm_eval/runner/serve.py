@@ -42,6 +42,7 @@ def serve(folder: str) -> int:
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # its end comes without warning
     known: dict[int, AnswerPlaces] = {}
     call: Any = None
+    native = False
     unpacked: Any = values.unpack  # what a call of this runner's does with its input before the submission sees it
     made_ahead: Any = values.made_ahead  # the same before anything is in the input's arrays
     texts: dict[int, tuple[Any, int]] = {}
@@ -96,14 +97,17 @@ def serve(folder: str) -> int:
             ahead = None
         elif kind == Kind.DECLARE:
             told = values.unpack(view)
-            known[words[layout_at]] = AnswerPlaces(layouts.layout_from(told), line.grow("out", words[room_at]))
+            known[words[layout_at]] = AnswerPlaces(
+                layouts.layout_from(told), line.grow("out", words[room_at]), native=native
+            )
             line.answer(token, Status.OK)
         elif kind == Kind.AHEAD:
             texts[words[ahead_at]] = values.told_ahead(bytes(view[:size]))
             line.answer(token, Status.OK)
         elif kind == Kind.HELLO:
             told = values.unpack(view)
-            if told.get("native"):
+            native = bool(told.get("native"))
+            if native:
                 from kbslurm_eval.runner import compiled_kernel
 
                 unpacked, made_ahead = compiled_kernel.flattened, compiled_kernel.flattened_ahead
@@ -211,7 +215,7 @@ def _places(known: dict[int, AnswerPlaces], line: RunnerEnd) -> AnswerPlaces:
     number, out = line.words[runner_link.LAYOUT // 8], line.grow("out", line.words[runner_link.OUT_SIZE // 8])
     places = known[number]
     if places.out is not out:
-        places = known[number] = AnswerPlaces(places.layout, out)
+        places = known[number] = AnswerPlaces(places.layout, out, native=places.native)
     return places
 
 

@@ -14,6 +14,7 @@ import json
 import math
 import operator
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -76,6 +77,11 @@ class Layout:
         """What an output has at least: text has more room here than it needs."""
         return self.size - _room_of_texts(self.tree)
 
+    @functools.cached_property
+    def parts(self) -> tuple[tuple[int, int], ...]:
+        """Where each array and each single value of an output is, and its size."""
+        return tuple(_parts(self.tree))
+
     def text(self) -> str:
         """For the runner."""
         return self._text
@@ -103,7 +109,8 @@ class Layout:
             raise Misfit("the output buffer was cut short", shape=True)
         try:
             return _read(self.tree, memoryview(bytearray(found) if type(found) is bytes else found), away)
-        except (ValueError, OverflowError) as error:  # bytes that no value of that type has: letters beyond the last
+        # bytes that no value of that type has: letters beyond the last, which numpy's own text is made of unseen
+        except (ValueError, OverflowError, SystemError) as error:
             raise Misfit(f"the bytes aren't a valid value: {error}") from None
 
 
@@ -114,6 +121,26 @@ def _room_of_texts(node: Any) -> int:
     if kind in ("l", "t"):
         return sum(map(_room_of_texts, node[1]))
     return sum(_room_of_texts(inner) for _, inner in node[1]) if kind == "d" else 0
+
+
+def _parts(node: Any) -> Iterator[tuple[int, int]]:
+    match node:
+        case ["l" | "t", inner]:
+            for item in inner:
+                yield from _parts(item)
+        case ["d", pairs]:
+            for _, item in pairs:
+                yield from _parts(item)
+        case ["n" | "T" | "A", _, _, int(at), int(size), *_] if size:
+            yield at, size
+        case ["q" | "f", at, count] if count:
+            yield at, 8 * count
+        case ["a", code, at, count] if count:
+            yield at, count * array.array(code).itemsize
+        case ["g" | "?" | "c" | "i" | "u" | "b" | "B", at, *_]:
+            yield at, 1
+        case _:
+            pass
 
 
 def layout_from(text: str) -> Layout:
