@@ -253,6 +253,33 @@ def custom_kernel(data):
     return Nothing(place(), y.shape)  # already there, so nothing is copied
 """
 )
+# A small array between two large ones: what takes the time may be that one.
+IN_THE_MIDDLE = """
+import array
+import random
+
+
+def generate_input(n, seed):
+    r = random.Random(seed)
+    return array.array("d", [r.random() for _ in range(n)])
+
+
+def ref_kernel(data):
+    twice, thrice = (array.array("d", [v * k for v in data]) for k in (2, 3))
+    return twice, array.array("d", [sum(data)]), thrice
+"""
+MIDDLE_LATER = (
+    AFTER_DONE.rpartition("def custom_kernel")[0]
+    + """
+def custom_kernel(data):
+    x, n, base = list(view(data)), data.shape[0], place()
+    middle = -(-8 * n // 256) * 256
+    for at, numbers in ((base, [v * 2 for v in x]), (base + middle + 256, [v * 3 for v in x])):
+        (ctypes.c_double * n).from_address(at)[:] = numbers
+    later(base + middle, [sum(x)], AFTER)
+    return Nothing(base, (n,)), Nothing(base + middle, (1,)), Nothing(base + middle + 256, (n,))
+"""
+)
 # The same, by a second mapping of the same memory: what was imported second is the output's.
 TWICE = AFTER_DONE.replace(
     "class Nothing",
@@ -349,6 +376,17 @@ CHEATS = {
     "the first answer again": (REPLAYED, "wrong", ""),
     "work that doesn't end": (LEFT_BUSY.replace("BUSY", "10_000_000_000"), "violation", "still on the device"),
 }
+
+
+def test_a_small_array_of_an_answer_that_comes_later_is_seen(tmp_path: Path, gpu: Any) -> None:
+    """Hardly ever was one of the places there that the judge looks at, and 50 ms of work after "done" were free."""
+    told = on_device(
+        MIDDLE_LATER.replace("AFTER", "50_000_000"), files={"reference.py": IN_THE_MIDDLE}, mode="benchmark", tests=[],
+        benchmarks=[{"n": 20_000, "seed": 7}], budget=wire.Budget(launches=1, calls=6),
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told, env=gpu(sync_ns=50_000_000)).told
+    assert report.verdict == "violation", report.reason
+    assert "still being written" in report.reason
 
 
 @pytest.mark.parametrize("name", CHEATS)

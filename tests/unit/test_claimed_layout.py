@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,8 +75,14 @@ def test_text_that_claims_nothing_is_none(text: str) -> None:
     assert granted(text, LIKE) is None
 
 
-def test_bytes_that_are_no_letters_are_a_misfit() -> None:
-    """numpy makes text of them unseen, and Python then takes it for an error of its own."""
-    layout = Layout.of(np.str_("n30"))
-    with pytest.raises(Misfit, match="aren't a valid value"):
-        layout.read(b"\xff\xff\x11\x00\xff\xff\xff\x7f\xff\xff\xff\x7f".ljust(layout.size, b"\0"))
+@pytest.mark.parametrize("like", [np.str_("n30"), np.array(["abc", "de"]), np.array(["abc"], ">U3")])
+def test_numbers_that_are_no_letters_are_a_misfit(like: Any) -> None:
+    """numpy makes text of them unseen, and Python takes it for an error of its own later."""
+    layout = Layout.of(like)
+    out = bytearray(layout.size)
+    layout.write(like, memoryview(out))
+    assert np.array_equal(layout.read(bytes(out)), like)
+    with pytest.raises(Misfit, match="letters that don't exist"):
+        layout.read(
+            b"\xff\xff\x11\x00".ljust(layout.size, b"\0") if like.dtype.byteorder != ">" else b"\x7f" * layout.size
+        )

@@ -45,6 +45,7 @@ LOOKS, REST_S = 5, 2.0
 SMALL_COPY = 4096
 POISON = 1 << 16
 MOST_AHEAD = 64  # so many kinds of calls are known to a runner before they come
+MOST_PIECES = 4  # each of them is a command of its own
 MOST_PITCH = (1 << 31) - 1
 LEAST_FREE = 512 << 20  # of the device's memory; a fiftieth where that is less
 _DICE = random.SystemRandom()
@@ -248,6 +249,7 @@ class DeviceLaunch(Launch):
         began = time.perf_counter_ns()
         device.copy(scratch, scratch, min(told.in_size, SMALL_COPY))
         self._look_at(out, _strided(told.out_size))
+        self._look_at_all(out, _in_pieces(told.placed))
         return time.perf_counter_ns() - began
 
     def _copying(self, size: int) -> int:
@@ -437,7 +439,8 @@ class DeviceLaunch(Launch):
         try:
             self._answered(token, start_ns, self._allowance.left(start=self.starts))
             places = _strided(told.out_size)
-            seen = self._look_at(out, places)
+            pieces = _in_pieces(told.placed)
+            seen = self._look_at(out, places) + self._look_at_all(out, pieces)
             done_ns = time.perf_counter_ns()  # what the look had to wait for counts as time
             at_ends = _at_both_ends(told.out_size)
             seen_there = self._look_at(out, at_ends)
@@ -446,14 +449,16 @@ class DeviceLaunch(Launch):
         finally:
             self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9, start=self.starts)
         with self._theirs():
-            if kind is Kind.DEVICE_CALL:
-                self._rest()
-        ns = done_ns - start_ns + slept_in_ns
+            busy_ns = self._rest() if kind is Kind.DEVICE_CALL else 0
+        ns = done_ns - start_ns + slept_in_ns + busy_ns
         if host is None:
             return self._collected(kind, token, 0, [], ns)
         there = self._taken_there(out, told.placed)
         # the bytes that the look saw, where they stand now
-        now = b"" if there is None else self._look_at(there.at, places) + self._look_at(there.at, at_ends)
+        now = b""
+        if there is not None:
+            now = self._look_at(there.at, places) + self._look_at_all(there.at, pieces)
+            now += self._look_at(there.at, at_ends)
         if seen + seen_there != now:
             raise Rejected("violation", "the output was still being written after it was reported done")
         reply = self._collected(kind, token, host_size, first, ns)
@@ -498,11 +503,11 @@ class DeviceLaunch(Launch):
         device.copy_all(copies)
         os.pwrite(end.bell, token, runner_link.GO)
         self._answered(token, start_ns, allowed_s)
-        places, at_ends = _strided(told.out_size), _at_both_ends(told.out_size)
-        seen = self._look_at(out, places)
+        places, at_ends, pieces = _strided(told.out_size), _at_both_ends(told.out_size), _in_pieces(told.placed)
+        seen = self._look_at(out, places) + self._look_at_all(out, pieces)
         ns = time.perf_counter_ns() - start_ns + slept_in_ns
         there = self._taken_there(out, told.placed)
-        now = b"" if there is None else self._look_at(there.at, places)
+        now = b"" if there is None else self._look_at(there.at, places) + self._look_at_all(there.at, pieces)
         if seen != now or (there is not None and self._look_at(out, at_ends) != self._look_at(there.at, at_ends)):
             raise Rejected("violation", "the output was still being written after it was reported done")
         self._claims_made.append(end.claim())
@@ -527,12 +532,19 @@ class DeviceLaunch(Launch):
         start, pitch, width, rows = places
         return self._run_device.device().gather(out + start, pitch, width, rows) if rows else b""
 
-    def _rest(self) -> None:
-        """Check that the device is idle and that enough of its memory is free."""
+    def _look_at_all(self, out: int, pieces: Sequence[tuple[int, int]]) -> bytes:
+        return b"".join(self._look_at(out, (at, width, width, 1)) for at, width in pieces)
+
+    def _rest(self) -> int:
+        """Check that the device is idle and that enough of its memory is free. How long it took to come to rest, where
+        work was still on it: that belongs to the call, whatever it was good for."""
         run_device = self._run_device
-        device, held = run_device.device(), self._lent.output or self._lent.input
-        if held is None:
-            return
+        held = self._lent.output or self._lent.input
+        if held is None or not run_device.shares:  # otherwise it is the submission's alone
+            return 0
+        device = run_device.device()
+        began = time.perf_counter_ns()
+        busy_ns = 0
         scratch = self._scratch(device)
         if not any(device.touch(scratch) <= run_device.idle_ns for _ in range(LOOKS)):
             self._busy += 1
@@ -541,6 +553,7 @@ class DeviceLaunch(Launch):
                 if time.monotonic() > until:
                     said = f"work of the submission was still on the device {REST_S:g} s after it was reported done"
                     raise Rejected("violation", said)
+            busy_ns = time.perf_counter_ns() - began
         free, _ = device.free_bytes()
         if free < self._least:  # what the judge keeps for later isn't the submission's
             run_device.memory.give_back()
@@ -548,6 +561,7 @@ class DeviceLaunch(Launch):
         if free < self._least:
             said = f"the submission left {free >> 20} MiB of the device's memory free; {self._least >> 20} MiB must be"
             raise Rejected("memory", said, "the submission used more of the device's memory than allowed")
+        return busy_ns
 
     def _scratch(self, device: driver.Device) -> int:
         if self._lent.scratch is None:
@@ -625,6 +639,20 @@ def _strided(size: int) -> tuple[int, int, int, int]:
     pitch = min(_DICE.randint(size // (2 * PROBES), size // PROBES), MOST_PITCH)
     room = size - pitch * (PROBES - 1) - PROBE_SIZE
     return _DICE.randint(0, max(0, room)), pitch, PROBE_SIZE, PROBES
+
+
+def _in_pieces(placed: call_parts.SplitLayout) -> list[tuple[int, int]]:
+    """Where the judge looks at each array of an output beside that: a small one may be what takes the time. Nowhere
+    where there is one array alone. Where and how wide; of many arrays, at so many in each call."""
+    if len(placed.pieces) < 2 or placed.size <= SMALL_OUTPUT:
+        return []
+    chosen = placed.pieces if len(placed.pieces) <= MOST_PIECES else _DICE.sample(placed.pieces, MOST_PIECES)
+    found = []
+    for _, size, at in chosen:
+        width = min(size, PROBE_SIZE)
+        found.append((at + _DICE.randrange(size - width + 1), width))
+    _DICE.shuffle(found)
+    return found
 
 
 def _at_both_ends(size: int) -> tuple[int, int, int, int]:

@@ -565,12 +565,14 @@ class Launch:
                 break
         with self._theirs():
             self._stop()
-            self._rest()
+            busy_ns = self._rest()
         self._collected(kind, self._last, 0, [], 0)  # nothing else was answered meanwhile
-        return [*replies[:-1], replace(replies[-1], ns=self._late(replies[-1].ns))]
+        return [*replies[:-1], replace(replies[-1], ns=self._late(replies[-1].ns) + busy_ns)]
 
-    def _rest(self) -> None:
-        """Whatever goes on although its process is stopped has come to rest when this returns."""
+    def _rest(self) -> int:
+        """Whatever goes on although its process is stopped has come to rest when this returns; how long that took
+        where anything did."""
+        return 0
 
     def _rung_awake(self, told: _ShortCall) -> Reply:
         """One of several calls in one go. Its answer is what was copied when it was reported done: in pieces whose

@@ -14,6 +14,7 @@ import json
 import math
 import operator
 import struct
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -109,8 +110,7 @@ class Layout:
             raise Misfit("the output buffer was cut short", shape=True)
         try:
             return _read(self.tree, memoryview(bytearray(found) if type(found) is bytes else found), away)
-        # bytes that no value of that type has: letters beyond the last, which numpy's own text is made of unseen
-        except (ValueError, OverflowError, SystemError) as error:
+        except (ValueError, OverflowError) as error:  # bytes that no value of that type has
             raise Misfit(f"the bytes aren't a valid value: {error}") from None
 
 
@@ -392,10 +392,10 @@ def _read(node: Any, found: memoryview, away: Elsewhere | None) -> Any:
             return _read_text(kind, node, found)
         case "s":
             _truths(node[1] == "|b1", found[node[2] : node[2] + 1])
-            return imported("numpy").ndarray((), node[1], found, node[2])[()]
+            return _letters(imported("numpy").ndarray((), node[1], found, node[2]))[()]
         case "n":
             _truths(node[1] == "|b1", found[node[3] : node[3] + node[4]])
-            return imported("numpy").ndarray(tuple(node[2]), node[1], found, node[3])
+            return _letters(imported("numpy").ndarray(tuple(node[2]), node[1], found, node[3]))
         case _:
             _truths(node[1] == "bool", found[node[3] : node[3] + node[4]])
             made_tensor = tensor_from(node[1], node[2], node[3], [], "cpu", found)
@@ -405,6 +405,14 @@ def _read(node: Any, found: memoryview, away: Elsewhere | None) -> Any:
 def _truths(are: bool, blob: bytearray | memoryview) -> None:
     """A library that is told that a byte is a truth value may compute with it; whoever wrote it chose which."""
     fit(not are or not bytes(blob).translate(None, b"\0\1"), "a bool is neither true nor false")
+
+
+def _letters(found: Any) -> Any:
+    """An array that, if it is of text, is of letters: numpy takes any number for one, and Python fails on it later."""
+    if found.dtype.kind == "U" and found.nbytes:
+        numbers = found.reshape(-1).view(found.dtype.byteorder.replace("|", "=") + "u4")
+        fit(bool(numbers.max() <= sys.maxunicode), "a text has letters that don't exist")
+    return found
 
 
 def _read_text(kind: str, node: Any, found: memoryview) -> Any:
