@@ -461,6 +461,51 @@ def test_compiled_code_is_called_in_one_go(tmp_path: Path) -> None:
     assert in_one_go(report) == 9
 
 
+WHO_RANG = IN_C.replace(
+    "  const double *x", """  static int calls = 0;
+  if (++calls > 4) { std::printf("%d frames\\n", frames()); std::fflush(stdout); }
+  const double *x""", 1
+).replace('#include "kbslurm.h"', """#include "kbslurm.h"
+#include <cstdio>
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <cstring>
+static int frames() {
+  void *at[64];
+  int found = backtrace(at, 64);
+  for (int n = 0; n < found; ++n) {
+    Dl_info info;
+    if (dladdr(at[n], &info) && info.dli_sname && !std::strcmp(info.dli_sname, "kb_serve")) return 1;
+  }
+  return 0;
+}""")  # fmt: skip
+
+
+@needs(GXX)
+@pytest.mark.parametrize("changed", [{}, {"n": 50_000}], ids=["in one go", "large arrays"])
+def test_compiled_code_waits_for_its_calls_itself(tmp_path: Path, changed: dict[str, Any]) -> None:
+    """Whoever waited for the token in the runner's place was spared the way through Python: a third of a kernel of
+    6 µs."""
+    report = judged(tmp_path, WHO_RANG, lang="cu", entry="submission.cu", **changed)
+    assert report.verdict == "passed", report.reason
+    assert set(filter(None, report.log.splitlines())) == {"1 frames"}
+
+
+WRONG_IN_C = IN_C.replace("  return 0;", "  static int calls = 0;\n  return ++calls > 6;")
+THROWS_IN_C = IN_C.replace("  return 0;", "  static int calls = 0;\n  if (++calls > 6) throw 7;\n  return 0;")
+
+
+@needs(GXX)
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [(WRONG_IN_C, "the submission returned an error"), (THROWS_IN_C, "an exception of another type")],
+)
+def test_what_goes_wrong_in_compiled_code_in_one_go_is_told(tmp_path: Path, source: str, said: str) -> None:
+    report = judged(tmp_path, source, lang="cu", entry="submission.cu")
+    assert report.verdict == "error", report.reason
+    assert said in report.reason
+
+
 FLIPPING = """
 import numpy as np
 

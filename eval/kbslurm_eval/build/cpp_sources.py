@@ -1,14 +1,17 @@
 """What lies between the harness and compiled code, in C++: the header that submissions may include, and what is put
 around a submission and around a reference so that both are called with plain arrays.
 
-The one symbol of a submission's library is `kb_call`; a reference's has `kb_generate`, `kb_answer`, `kb_check` and what
-reads the arrays that they give. Nothing here is trusted in a runner: a submission shares its library with it.
+The symbols of a submission's library are `kb_call`, `kb_serve` around it, and `kb_warm`; a reference's has
+`kb_generate`, `kb_answer`, `kb_check` and what reads the arrays that they give. Nothing here is trusted in a runner: a
+submission shares its library with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+from kbslurm_eval.shared import runner_link
 
 HEADER = r"""
 #ifndef KBSLURM_H
@@ -321,10 +324,27 @@ extern "C" int kb_warm(const kb_array *, int, kb_array *, int, char *, int) {{ r
 extern "C" int kb_warms() {{ return 0; }}
 #endif
 """
-_CALL = """
-extern "C" int kb_call(const kb_array *in, int inputs, kb_array *out, int outputs, char *said, int cap) {{
-  return kb::guarded([&]() -> int {{ {body} }}, said, cap);
-}}
+# Waiting for a call and answering it is everybody's, so that nobody gains by doing it faster than the runner.
+_CALL = f"""
+extern "C" int kb_call(const kb_array *in, int inputs, kb_array *out, int outputs, char *said, int cap) {{{{
+  return kb::guarded([&]() -> int {{{{ {{body}} }}}}, said, cap);
+}}}}
+#include <atomic>
+#include <sched.h>
+extern "C" int kb_serve(volatile unsigned long long *words, unsigned long long last, const kb_array *in, int inputs,
+                        kb_array *out, int outputs, char *said, int cap, unsigned long long *token) {{{{
+  for (int spins = 0; words[{runner_link.GO // 8}] == last; ++spins)
+    if (spins % 4096 == 4095) sched_yield();
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  *token = words[{runner_link.GO // 8}];  // once more: it may come byte by byte
+  const int code = kb_call(in, inputs, out, outputs, said, cap);
+  if (code == 0) {{{{
+    words[{runner_link.STATUS // 8}] = 0;
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    words[{runner_link.DONE // 8}] = *token;
+  }}}}
+  return code;
+}}}}
 """
 
 

@@ -39,8 +39,9 @@ class Kernel:
 
     def __init__(self, path: str) -> None:
         self._library = ctypes.CDLL(path)
-        self._call, self._warm = self._library.kb_call, self._library.kb_warm
-        self._call.restype = self._warm.restype = ctypes.c_int
+        self._call, self._warm, self._serve = self._library.kb_call, self._library.kb_warm, self._library.kb_serve
+        self._call.restype = self._warm.restype = self._serve.restype = ctypes.c_int
+        self._token = ctypes.c_ulonglong()
         self.warms = bool(self._library.kb_warms())  # it has a `kb_warm_up`
         self._said = ctypes.create_string_buffer(SAID_CAP)
         self._outputs: dict[tuple[int, int, int], CallArrays] = {}
@@ -57,6 +58,35 @@ class Kernel:
         if self.before is not None:
             self.before()
         code = self._call(given.arrays, given.count, held.arrays, held.count, self._said, SAID_CAP)
+        return self._ended(code, held, out, side)
+
+    def serves(self, layout: layouts.Layout, out: memoryview) -> bool:
+        """Whether its answers are where they belong once it has returned, so that it may wait for a call itself."""
+        held = self._held(layout, out, side_here())
+        return not (held.devices or held.fetched or held.wholes or self.before)
+
+    def served(
+        self, words: memoryview, last: int, layout: layouts.Layout, out: memoryview, given: CallArrays
+    ) -> tuple[int, int, str]:
+        """Wait for the next token, make the call, and answer it unless it went wrong: the token, status and text."""
+        held = self._held(layout, out, None)
+        self._said[0] = b"\0"
+        bell = ctypes.c_void_p(_address(words.cast("B")))
+        token = ctypes.byref(self._token)
+        code = self._serve(
+            bell,
+            ctypes.c_ulonglong(last),
+            given.arrays,
+            given.count,
+            held.arrays,
+            held.count,
+            self._said,
+            SAID_CAP,
+            token,
+        )
+        return (self._token.value, *self._ended(code, held, out, None))
+
+    def _ended(self, code: int, held: CallArrays, out: memoryview, side: device_arrays.Side | None) -> tuple[int, str]:
         for tensor, at, size in held.devices:
             values.copy_tensor(tensor, out[at : at + size])
         if side is not None and held.fetched:
