@@ -356,7 +356,7 @@ def fill():
         return kept
 
 
-one = socket.socket(socket.AF_UNIX)
+one = socket.socketpair()[0]
 try:
     one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
 except PermissionError:
@@ -415,11 +415,40 @@ def test_nobody_keeps_a_file_of_the_harness_or_watches_it(tmp_path: Path) -> Non
     assert report.verdict == "passed", report.reason
 
 
-@needs(USER_NAMESPACES)
-def test_what_lies_in_sockets_is_memory_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("level", [1, 2])
+def test_what_lies_in_sockets_is_memory_too(tmp_path: Path, level: int) -> None:
     """It is in no process's own: twelve had 21 of a machine's 23 GiB there, with half of one allowed."""
-    limits = ground.limits(memory_bytes=256 << 20)
-    report = ground.judged(tmp_path, ground.manifest(FILLER, mode="test", limits=limits)).told
+    need(USER_NAMESPACES if level == 2 else LANDLOCK)
+    limits, env = ground.limits(memory_bytes=256 << 20), {"KBSLURM_EVAL_LEVEL": str(level)}
+    report = ground.judged(tmp_path, ground.manifest(FILLER, mode="test", limits=limits), env=env).told
+    assert report.verdict == "memory", (report.reason, report.log[-500:])
+
+
+WATCHES = """
+import os, select, time
+
+
+def custom_kernel(data):
+    for _ in range(6):
+        if os.fork() == 0:
+            events = [os.eventfd(0) for _ in range(400)]
+            pollers = [select.epoll() for _ in range(400)]
+            for poller in pollers:
+                for event in events:
+                    poller.register(event, select.EPOLLIN)
+            time.sleep(600)
+    time.sleep(3)
+    return sorted(data)
+"""
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_what_pollers_hold_is_memory_too(tmp_path: Path, level: int) -> None:
+    """Fifty megabytes of the kernel's for each process, that is hardly resident itself: others were ended for it."""
+    need(USER_NAMESPACES if level == 2 else LANDLOCK)
+    limits, env = ground.limits(memory_bytes=256 << 20), {"KBSLURM_EVAL_LEVEL": str(level)}
+    told = ground.manifest(WATCHES, mode="test", tests=[{"n": 4, "seed": 1}], limits=limits)
+    report = ground.judged(tmp_path, told, env=env).told
     assert report.verdict == "memory", (report.reason, report.log[-500:])
 
 

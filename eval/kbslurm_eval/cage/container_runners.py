@@ -57,6 +57,7 @@ from typing import Any
 from kbslurm_eval.cage import places, user_counts
 from kbslurm_eval.cage.core_warmer import CoreWarmer
 from kbslurm_eval.cage.held_memory import HeldMemory
+from kbslurm_eval.cage.kernel_memory import KernelMemory
 from kbslurm_eval.cage.limits import GOES_FIRST, SPARED
 from kbslurm_eval.cage.process_tree import ProcessTree
 from kbslurm_eval.cage.processes import has_ended, send_signal
@@ -72,7 +73,6 @@ from kbslurm_eval.cage.runners import (
     folder_apart,
     profiler_named,
 )
-from kbslurm_eval.cage.socket_memory import SocketMemory
 from kbslurm_eval.shared.wire import LOG_CAP, Limits
 
 
@@ -175,7 +175,7 @@ class ContainerRunner:
         self._text: str | None = None
         self._pid = self._awaited()
         self._tree = ProcessTree([self._pid], None, inner=True)
-        self._sockets = SocketMemory(self._pid)
+        self._kernels = KernelMemory(self._pid)
 
     @property
     def folder(self) -> Path:
@@ -237,7 +237,7 @@ class ContainerRunner:
         if status is not None:
             told = self._bell.file(f"run.{self._number}.memory").exists()
             return TOO_MUCH if self.killed_by_kernel() and (told or self._peak > self._limits.memory_bytes // 2) else ""
-        held = self._memory.now(own := self._tree.known(), self._tree.resident) + self._sockets.now()
+        held = self._memory.now(own := self._tree.known(), self._tree.resident) + self._kernels.now(own)
         self._peak = max(self._peak, held)
         return TOO_MUCH if held > self._limits.memory_bytes else user_counts.hoarded(own)
 

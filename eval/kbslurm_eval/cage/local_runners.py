@@ -21,6 +21,7 @@ from kbslurm_eval.cage import user_counts, users
 from kbslurm_eval.cage.core_warmer import CoreWarmer
 from kbslurm_eval.cage.held_memory import HeldMemory
 from kbslurm_eval.cage.judge_children import LAUNCH_OF_ORPHAN, OWN_CHILDREN, end_orphans, orphans_now
+from kbslurm_eval.cage.kernel_memory import KernelMemory
 from kbslurm_eval.cage.limits import GOES_FIRST, SPARED, gpu_devices, set_oom_score
 from kbslurm_eval.cage.process_tree import ProcessTree
 from kbslurm_eval.cage.processes import descendants_of, send_signal
@@ -36,7 +37,6 @@ from kbslurm_eval.cage.runners import (
     folder_apart,
     profiler_named,
 )
-from kbslurm_eval.cage.socket_memory import SocketMemory
 from kbslurm_eval.shared import remove_tree
 from kbslurm_eval.shared.profile_files import LEFT
 from kbslurm_eval.shared.program import eval_folder
@@ -212,7 +212,7 @@ class LocalRunner:
         self._tree = ProcessTree(
             [p for p in (self._main, self._keeper) if p], self._main, orphans=None if self._keeper else orphans_now
         )
-        self._sockets = SocketMemory(self._main)
+        self._kernels = KernelMemory(self._main)
         self._drain = RunnerLog(log_read, limits.log_bytes)
         self._text: str | None = None
 
@@ -358,7 +358,7 @@ class LocalRunner:
         """Whether it holds more than allowed, and of what, or was killed by the kernel rather than by the judge."""
         if self._status is not None:
             return TOO_MUCH if self.killed_by_kernel() and self._peak > self._limits.memory_bytes // 2 else ""
-        held = self._memory.now(own := self._own(), self._tree.resident) + self._sockets.now()
+        held = self._memory.now(own := self._own(), self._tree.resident) + self._kernels.now(own)
         self._peak = max(self._peak, held)
         return TOO_MUCH if held > self._limits.memory_bytes else user_counts.hoarded(own)
 
