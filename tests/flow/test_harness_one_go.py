@@ -673,14 +673,14 @@ def test_a_thread_that_turns_for_ever_is_waited_for_a_moment_only(tmp_path: Path
 def test_the_same_holds_for_ranks(tmp_path: Path) -> None:
     source = (EXAMPLE / "submissions/accepted/by_rank_zero.py").read_text(encoding="utf-8")
     manifest = allreduce(source, mode="benchmark", budget=wire.Budget(launches=1, calls=3))
-    cases = [{**dict(case), "size": 64} for case in manifest.benchmarks]
+    manifest = replace(manifest, benchmarks=[{**case, "size": 64} for case in manifest.benchmarks])
     found = []
     for folder, module, texts, after in (
         ("looks", "judge/first_look.py", [LOOKED_AT], False),
         ("writes", "judge/ranks_launch.py", [WRITTEN[2]], True),
     ):
         program = slowed(tmp_path / folder, module, *texts, after=after)
-        report = ground.judged(tmp_path / folder / "run", replace(manifest, benchmarks=cases), program=program).told
+        report = ground.judged(tmp_path / folder / "run", manifest, program=program).told
         assert report.verdict == "passed", report.reason
         found.append(report.samples[0].own)
     assert all(min(own.calls_ns) > SLOW_S * 1e9 for own in found)
