@@ -491,6 +491,15 @@ def test_compiled_code_waits_for_its_calls_itself(tmp_path: Path, changed: dict[
     assert set(filter(None, report.log.splitlines())) == {"1 frames"}
 
 
+MACROS = "".join(f"#define {name} 4\n" for name in ("last", "words", "token", "code", "spins", "said", "cap"))
+
+
+@needs(GXX)
+def test_a_submissions_macros_are_its_own_affair(tmp_path: Path) -> None:
+    report = judged(tmp_path, MACROS + IN_C, lang="cu", entry="submission.cu")
+    assert report.verdict == "passed", report.reason
+
+
 WRONG_IN_C = IN_C.replace("  return 0;", "  static int calls = 0;\n  return ++calls > 6;")
 THROWS_IN_C = IN_C.replace("  return 0;", "  static int calls = 0;\n  if (++calls > 6) throw 7;\n  return 0;")
 

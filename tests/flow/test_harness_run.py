@@ -18,6 +18,7 @@ import pytest
 
 from kbslurm_eval.shared import timing, wire
 from tests.flow import harness_ground as ground
+from tests.flow import test_harness_one_go as one_go
 
 RIGHT = "def custom_kernel(data):\n    return sorted(data)\n"
 
@@ -417,16 +418,17 @@ def test_a_final_measures_rivals_beside_one_another_and_one_that_fails_ends_noth
 @pytest.mark.parametrize(
     ("rivals", "warmed"),
     # each of the six steps that count, of two launches: in the public and the ranked phase
-    [([], 2 * 6 + 2 * 6), ([RIGHT], 2 * 6 + 3 * 2 * 6)],
+    [([], 2 * 6 + 2 * 6), ([one_go.HONEST], 2 * 6 + 3 * 2 * 6)],
     ids=["beside a baseline", "in a final"],
 )
 def test_everybody_finds_their_caches_as_they_left_them(tmp_path: Path, rivals: list[str], warmed: int) -> None:
     """Before each call that counts and follows somebody else's there is one that doesn't. Beside a baseline that is one
     in each step: candidate, baseline, baseline and candidate follow one another. In a final all follow somebody."""
-    short = ground.manifest(
-        RIGHT, mode="leaderboard", budget=wire.Budget(launches=2, calls=6), config={"baseline": RIGHT, "rivals": rivals}
-    )
-    slow = "import time\n" + ground.SORTING.replace("return sorted(data)", "time.sleep(0.03); return sorted(data)", 1)
+    short = one_go.told(
+        one_go.HONEST, n=5_000, mode="leaderboard", tests=[{"n": 10, "seed": 1}], hidden=[{"n": 9, "seed": 3}],
+        budget=wire.Budget(launches=2, calls=6), config={"baseline": one_go.HONEST, "rivals": rivals},
+    )  # fmt: skip
+    slow = one_go.ADDING.format(more="0.5", pace_s=0.03)
     told = [
         ground.judged(tmp_path / name, dataclasses.replace(short, files=files)).told
         for name, files in (("short", short.files), ("slow", {**short.files, "reference.py": slow}))
@@ -484,6 +486,41 @@ def test_a_lead_that_fails_before_the_final_is_measured_ends_it_for_nobody_else(
     assert {s.rival for s in report.samples if s.phase == "ranked"} == {2, 3}
     assert [(one.name, one.passed) for one in report.phases][-1] == ("ranked", False)
     assert report.score_s is None
+
+
+ENDS_IN_A_NULL = """
+import os
+from kbslurm_eval.shared import runner_link
+
+plain, calls = runner_link.RunnerEnd.answer, 0
+
+
+def answer(line, token, *said):
+    if line.words[runner_link.KIND // 8] == runner_link.Kind.NULL and calls > AFTER:
+        os._exit(3)
+    plain(line, token, *said)
+
+
+runner_link.RunnerEnd.answer = answer
+
+
+def custom_kernel(data):
+    global calls
+    calls += 1
+    return sorted(data)
+"""
+
+
+def test_a_lead_that_ends_itself_between_calls_ends_a_final_for_nobody_else(tmp_path: Path) -> None:
+    """Between its calls it is asked what its way takes; in a final that comes later than in the public phases."""
+    lead = ENDS_IN_A_NULL.replace("AFTER", "3")
+    told = ground.manifest(
+        lead, budget=wire.Budget(launches=2, calls=8), config={"rivals": [lead, RIGHT, RIGHT]}, mode="leaderboard",
+        benchmarks=[{"n": 30, "seed": 7}],
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "error"
+    assert {s.rival for s in report.samples if s.phase == "ranked"} >= {2, 3}
 
 
 def test_only_the_last_benchmark_is_timed_in_the_ranked_phase_where_only_it_counts(tmp_path: Path) -> None:

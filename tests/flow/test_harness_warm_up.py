@@ -9,6 +9,7 @@ import pytest
 
 from kbslurm.domain.manifest import manifest_for
 from kbslurm.problems.loading import load
+from kbslurm_eval.judge import launch
 from kbslurm_eval.shared import wire
 from tests.flow import harness_ground as ground
 from tests.services import GXX, needs
@@ -91,11 +92,13 @@ bool check_implementation(output_t output, output_t expected) { return output ==
 NATIVE: dict[str, Any] = {"lang": "cu", "entry": "submission.cu"}
 
 
-def _judged(folder: Path, source: str, n: int = 50, pace_s: float = 0.06, **changed: Any) -> wire.Report:
+def _judged(
+    folder: Path, source: str, n: int = 50, pace_s: float = 0.06, calls: int = 5, **changed: Any
+) -> wire.Report:
     files = {"reference.py": TWICE.replace("PACE_S", str(pace_s))}
     told = ground.manifest(
         source, files=files, tests=[], benchmarks=[{"n": n, "seed": 2}], hidden=[], mode="benchmark",
-        budget=wire.Budget(launches=1, calls=5), **changed,
+        budget=wire.Budget(launches=1, calls=calls), **changed,
     )  # fmt: skip
     return ground.judged(folder, told).told
 
@@ -105,11 +108,11 @@ def _last(report: wire.Report) -> str:
     return [line for line in report.log.splitlines() if not line.startswith("[")][-1]
 
 
-@pytest.mark.parametrize(("n", "warmed"), [(50, 7), (40_000, 0)])
-def test_it_is_called_before_each_call_with_small_inputs_and_changes_none_of_them(
-    tmp_path: Path, n: int, warmed: int
+@pytest.mark.parametrize(("n", "pace_s", "warmed"), [(50, 0.06, 7), (40_000, 0.002, 7), (40_000, 0.06, 0)])
+def test_it_is_called_before_each_call_whose_arrays_are_known_and_changes_none_of_them(
+    tmp_path: Path, n: int, pace_s: float, warmed: int
 ) -> None:
-    report = _judged(tmp_path, WARMED, n)
+    report = _judged(tmp_path, WARMED, n, pace_s)
     assert report.verdict == "passed", report.reason
     assert _last(report) == f"7 {warmed}"
 
@@ -138,18 +141,30 @@ def custom_kernel(data):
 SAID = "calls it took longer than "
 
 
-@pytest.mark.parametrize(("warm_s", "least_ms", "most_ms"), [(0.0009, 0.0, 0.9), (0.012, 6.0, 11.9)])
+@pytest.mark.parametrize(("warm_s", "least_ms", "most_ms"), [(0.0009, 0.0, 0.9), (0.012, 6.0, 60.0)])
 @pytest.mark.parametrize("pace_s", [0.0, 0.06], ids=["in one go", "one by one"])
 def test_a_millisecond_is_free_and_what_is_far_beyond_counts(
     tmp_path: Path, warm_s: float, least_ms: float, most_ms: float, pace_s: float
 ) -> None:
     """All of it counted beyond a millisecond that also contained the way to the runner: a kernel of 17 µs with a
     warm-up of 0.9 ms, as the guide allowed it, seemed to take more than one."""
-    report = _judged(tmp_path, LONG.replace("WARM_S", str(warm_s)), pace_s=pace_s)
+    report = _judged(tmp_path, LONG.replace("WARM_S", str(warm_s)), pace_s=pace_s, calls=8)
     assert report.verdict == "passed", report.reason
     calls = report.samples[0].own.calls_ns
     assert least_ms <= min(calls) / 1e6 <= most_ms, calls
-    assert (SAID in report.log) == (least_ms > 0), report.log
+    if least_ms > 0:
+        assert SAID in report.log, report.log
+
+
+def test_only_what_is_beyond_the_free_part_counts() -> None:
+    patience = launch.Patience()
+    assert [patience.counts(ns) for ns in (20_000, 9_000_000, 20_000)] == [0, 0, 0], "nothing is there yet"
+    patience.end()
+    assert [patience.counts(ns) for ns in (900_000, 2_000_000, 2_300_000)] == [0, 0, 300_000]
+    assert patience.told() == "", "of a few calls it isn't told"
+    for _ in range(10):
+        patience.counts(3_000_000)
+    assert patience.told().startswith("before 11 of 13 calls it took longer than 2 ms to be ready")
 
 
 def test_what_it_raises_is_told(tmp_path: Path) -> None:
@@ -159,7 +174,9 @@ def test_what_it_raises_is_told(tmp_path: Path) -> None:
 
 
 @needs(GXX)
-@pytest.mark.parametrize(("n", "pace_s", "calls"), [(50, 0.06, "7 7"), (50, 0.0, "8 8"), (40_000, 0.002, "7 0")])
+@pytest.mark.parametrize(
+    ("n", "pace_s", "calls"), [(50, 0.06, "7 7"), (50, 0.0, "8 8"), (40_000, 0.002, "7 7"), (40_000, 0.06, "7 0")]
+)
 def test_it_is_called_in_compiled_code_too(tmp_path: Path, n: int, pace_s: float, calls: str) -> None:
     report = _judged(tmp_path, COMPILED.replace("FAULT", "0"), n, pace_s, **NATIVE)
     assert report.verdict == "passed", report.reason

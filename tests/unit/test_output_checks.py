@@ -108,6 +108,19 @@ def test_sums_in_another_order_are_right_however_large_their_parts(k: int) -> No
     assert difference(exact.astype("f2"), a @ b, Tolerance()) != "", "nor is half precision enough for single"
 
 
+@pytest.mark.parametrize("spread", [1e9, 3.0, 5.0])
+def test_a_few_large_numbers_make_no_others_free(spread: float) -> None:
+    """Of masked logits, or of exponentials, most could be zeros."""
+    dice = np.random.default_rng(5)
+    numbers = dice.standard_normal(4096).astype("f4")
+    expected = (
+        np.where(dice.random(4096) < 0.5, np.float32(-spread), numbers) if spread > 10 else np.exp(numbers * spread)
+    )
+    without = np.where(np.abs(expected) < np.median(np.abs(expected)), np.float32(0), expected)
+    assert difference(without, expected, Tolerance()) != ""
+    assert difference(without.tolist(), expected.tolist(), Tolerance()) != ""
+
+
 @pytest.mark.parametrize("some", [0, 0.0, False, [[], 0], np.zeros(()), {"a": np.empty(0), "b": 1}, b"x"])
 def test_what_holds_anything_is_not(some: Any) -> None:
     assert not is_empty(some)

@@ -285,7 +285,7 @@ class TestReporter {
 
 def call_unit(entry_file: str, adapter: Mapping[str, Any], call: str) -> str:
     """One translation unit: the submission, and around it `kb_call` and, where it has one, its `kb_warm_up`."""
-    front = f'#include "kbslurm.h"\n{MARSHAL}\n'
+    front = f'#include "kbslurm.h"\n{MARSHAL}\n{_SERVE}\n'
     own = f'#include "{entry_file}"\n'
     if not adapter:
         given = "in, inputs, out, outputs"
@@ -314,9 +314,9 @@ def _warm_unit(given: str, *, ready: str) -> str:
 
 _WARM = """
 #ifdef KB_WARM_UP
-extern "C" int kb_warm(const kb_array *in, int inputs, kb_array *out, int outputs, char *said, int cap) {{
+extern "C" int kb_warm(const kb_array *in, int inputs, kb_array *out, int outputs, char *kb_said, int kb_cap) {{
   (void)in; (void)inputs; (void)out; (void)outputs;
-  return kb::asked([&] {{ {ready} return kb_warm_up({given}); }}, said, cap);
+  return kb::asked([&] {{ {ready} return kb_warm_up({given}); }}, kb_said, kb_cap);
 }}
 extern "C" int kb_warms() {{ return 1; }}
 #else
@@ -324,27 +324,31 @@ extern "C" int kb_warm(const kb_array *, int, kb_array *, int, char *, int) {{ r
 extern "C" int kb_warms() {{ return 0; }}
 #endif
 """
-# Waiting for a call and answering it is everybody's, so that nobody gains by doing it faster than the runner.
-_CALL = f"""
-extern "C" int kb_call(const kb_array *in, int inputs, kb_array *out, int outputs, char *said, int cap) {{{{
-  return kb::guarded([&]() -> int {{{{ {{body}} }}}}, said, cap);
-}}}}
+# Waiting for a call and answering it is everybody's, so that nobody gains by doing it faster than the runner. In front
+# of the submission, whose macros are its own affair.
+_SERVE = f"""
 #include <atomic>
 #include <sched.h>
+extern "C" int kb_call(const kb_array *, int, kb_array *, int, char *, int);
 extern "C" int kb_serve(volatile unsigned long long *words, unsigned long long last, const kb_array *in, int inputs,
-                        kb_array *out, int outputs, char *said, int cap, unsigned long long *token) {{{{
-  for (int spins = 0; words[{runner_link.GO // 8}] == last; ++spins)
-    if (spins % 4096 == 4095) sched_yield();
+                        kb_array *out, int outputs, char *said, int cap, unsigned long long *token) {{
+  for (int spins = 0; words[{runner_link.GO // 8}] == last; spins = (spins + 1) & 4095)
+    if (spins == 4095) sched_yield();
   std::atomic_thread_fence(std::memory_order_seq_cst);
   *token = words[{runner_link.GO // 8}];  // once more: it may come byte by byte
   const int code = kb_call(in, inputs, out, outputs, said, cap);
-  if (code == 0) {{{{
+  if (code == 0) {{
     words[{runner_link.STATUS // 8}] = 0;
     std::atomic_thread_fence(std::memory_order_seq_cst);
     words[{runner_link.DONE // 8}] = *token;
-  }}}}
+  }}
   return code;
-}}}}
+}}
+"""
+_CALL = """
+extern "C" int kb_call(const kb_array *in, int inputs, kb_array *out, int outputs, char *kb_said, int kb_cap) {{
+  return kb::guarded([&]() -> int {{ {body} }}, kb_said, kb_cap);
+}}
 """
 
 

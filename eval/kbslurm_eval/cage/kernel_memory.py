@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable
 
 USUAL = 64  # sockets that any runner may have, uncounted; whoever has fewer files than that holds hardly anything
+INTERPRETERS = 16  # files that an interpreter has open in a runner
 BUFFER = 212_992  # bytes that a socket takes before its writer waits, unless this machine says otherwise
 WATCH = 200  # bytes of a descriptor in a poller
 
@@ -27,7 +28,8 @@ class KernelMemory:
 
     def now(self, pids: Iterable[int]) -> int:
         """In bytes; `pids`: its processes."""
-        sockets, watches = _open_in([pid for pid in pids if _has_many(pid)])
+        own = list(pids)
+        sockets, watches = _open_in(own if sum(map(_more_than_usual, own)) > USUAL else [])
         if self._is_apart:
             sockets = self._sockets_there()
         return max(0, sockets - USUAL) * self._each + watches * WATCH
@@ -38,12 +40,12 @@ class KernelMemory:
         return 0
 
 
-def _has_many(pid: int) -> bool:
-    """Whether it has more files open than most."""
+def _more_than_usual(pid: int) -> int:
+    """How many more files it has open than an interpreter does."""
     with contextlib.suppress(OSError):  # it is gone, or doesn't let that be seen
         many = os.stat(f"/proc/{pid}/fd").st_size or len(os.listdir(f"/proc/{pid}/fd"))  # older kernels don't tell
-        return many > USUAL
-    return False
+        return max(0, many - INTERPRETERS)
+    return 0
 
 
 def _open_in(pids: Iterable[int]) -> tuple[int, int]:

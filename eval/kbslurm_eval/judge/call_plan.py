@@ -80,9 +80,9 @@ class CallPlan:
         return self._paces[index].group
 
     def is_short_alone(self, index: int) -> bool:
-        """Whether its calls are made one by one, and one takes so little time that cold caches show in it."""
-        pace = self._paces[index]
-        return pace.group == 1 and pace.answer_s < CACHES_SHOW_S
+        """Whether its calls are made one by one, one takes so little time that cold caches show in it, and everybody
+        may warm them."""
+        return self._paces[index].uncounted > 0
 
     def next_go(self, index: int, wanted: int) -> int:
         """How many calls the next go has, if so many are still wanted: one more than count, or only the warm-ups."""
@@ -114,7 +114,7 @@ class CallPlan:
         return Pace(
             answer_s=answer_s,
             group=group,
-            uncounted=self._uncounted() if group == 1 and answer_s < CACHES_SHOW_S else 0.0,
+            uncounted=self._uncounted() if group == 1 and ahead and answer_s < CACHES_SHOW_S else 0.0,
             around_s=spent.generation_s + spent.checks_s + (len(prepared.packed) + prepared.layout.size) / COPIED_PER_S,
             pattern=replace(prepared.hollow(), ahead=ahead),
         )

@@ -28,8 +28,7 @@ from kbslurm_eval.shared.wire import (
     PhaseName,
 )
 
-# an input up to this size is written within the timed window, to a runner that is already awake
-LATE_CAP = runner_link.WARMED_CAP
+LATE_CAP = 32_768  # an input up to this size is written within the timed window, to a runner that is already awake
 REST_MOST_S, REST_LOOK_S, REST_LOOKS = (
     0.15,
     0.002,
@@ -40,6 +39,7 @@ SPIN_NS = 400_000
 # a runner may take this many times its usual time to be ready, and so long in any case
 # a guide for competitors names half of what is free
 WAKES_FREE, WAKE_FREE_NS, WAKE_MOST_NS = 8, 2_000_000, 5_000_000
+LATE_TOLD = 8  # of fewer calls it isn't told how long they took to be ready
 START_S = 60.0
 PIECE, PIECES = 4096, 16  # what is read of an output at once, and in how many pieces at most, where nobody is stopped
 _DICE = random.SystemRandom()
@@ -74,7 +74,7 @@ class Patience:
 
     def told(self) -> str:
         """A remark for the author where it was too long again and again; empty otherwise."""
-        if self._free_ns is None or self.late < 3 or 4 * self.late < self.asked:
+        if self._free_ns is None or self.asked < LATE_TOLD or 4 * self.late < self.asked:
             return ""
         return (
             f"before {self.late} of {self.asked} calls it took longer than {self._free_ns / 1e6:.0f} ms to be ready,"
@@ -148,6 +148,7 @@ class Launch:
         self._turns: list[tuple[int, int]] = []  # how much it had written when the calls of another case came
         self.wrote: list[tuple[int | None, str]] = []
         self._waking = Patience()
+        self._rest_left_s = REST_MOST_S
         try:
             hello = self.ring(Kind.HELLO, values.pack(self._greeting(runners)), limit_s=START_S)
             if hello.status != Status.OK:
@@ -339,12 +340,12 @@ class Launch:
 
     def _make_ahead(self) -> int:
         """Let the runner make its next call's arrays, before anything is in them. It is stopped again, and the device
-        at rest, when this returns; the time that counts, where it took far longer than that takes."""
+        at rest, when this returns; the time that counts, where it took far longer than that takes or left work on the
+        device."""
         slept_in_ns = self._waking.counts(self._wake(self._allowance.left(start=self.starts)))
         self._stop()
         with self._theirs():
-            self._rest()
-        return slept_in_ns
+            return slept_in_ns + self._rest()
 
     def _answered(self, token: bytes, start_ns: int, allowed_s: float) -> int:
         done_ns, found = self._until(runner_link.DONE, lambda found: found != self._last, start_ns, allowed_s)
@@ -451,17 +452,21 @@ class Launch:
 
     def come_to_rest(self) -> None:
         """The same for what a submission has begun, when it was loaded or called first: threads of its libraries that
-        only turn have gone to sleep, for a bounded time that is nobody's. They would turn in its next calls, for a
-        time slice of some milliseconds each, where the job has few cores."""
-        if self.runner.threads() <= self.awake:
+        only turn have gone to sleep, for a bounded time that is in no limit of its own (but is its own where the whole
+        run takes too long). They would turn in its next calls, for a time slice of some milliseconds each, where the
+        job has few cores."""
+        if self._rest_left_s <= 0 or self.runner.threads() <= self.awake:
             return
-        until, calm = time.monotonic() + REST_MOST_S, 0
+        began, calm = time.monotonic(), 0
         self._go_on()
-        while calm < REST_LOOKS and time.monotonic() < until:
+        while calm < REST_LOOKS and time.monotonic() - began < self._rest_left_s:
             time.sleep(REST_LOOK_S)
             calm = calm + 1 if self.runner.threads(running=True) <= self.awake else 0
         self._stop()
-        self._rest()
+        self._rest_left_s -= time.monotonic() - began
+        self._allowance.cleanup_s += time.monotonic() - began
+        with self._theirs():
+            self._rest()
 
     def null(self, prepared: Prepared) -> int:
         """What is taken off a call's time: here its round trip, without the call."""

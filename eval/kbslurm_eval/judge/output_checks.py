@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import cmath
+import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,10 +20,10 @@ class Tolerance:
     rtol: float | None = None
     atol: float | None = None
 
-    def of(self, name: str, *, whole: bool = False, size: float | None = None) -> tuple[float, float]:
+    def of(self, name: str, *, whole: bool = False, size: Size | None = None) -> tuple[float, float]:
         """The relative and the absolute one for numbers of this type. Of a `whole` number no part counts: 1000 of a
         million elements away is another index. `size`: how large numbers like this one are; where they are all small,
-        so is what they may be off by, or zeros would do for them; where they are large, a number near 0 among them is
+        so is what they may be off by, or zeros would do for them; where nearly all are large, a small one among them is
         what is left of large ones, and as inexact."""
         if whole:
             return 0.0, math.floor(self.atol or 0.0)
@@ -32,7 +33,15 @@ class Tolerance:
             return rtol, self.atol
         if size is None:
             return rtol, atol
-        return rtol, max(min(atol, OF_SIZE * rtol * size), rtol * size / LEFT_OF_SIZE)
+        return rtol, max(min(atol, OF_SIZE * rtol * size.root_mean_square), rtol * size.least)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How large numbers are: the root of their mean square, and what nine tenths of them are at least."""
+
+    root_mean_square: float
+    least: float
 
 
 # wide enough for sums in another order, and too narrow for the next smaller type
@@ -40,33 +49,42 @@ BY_TYPE = (("float8", (0.25, 0.25)), ("bfloat16", (1.6e-2, 1e-2)), ("float16", (
            ("float32", (1e-4, 1e-4)), ("float", (1e-9, 1e-9)),
            ("complex32", (1e-3, 1e-3)), ("complex64", (1e-4, 1e-4)), ("complex", (1e-9, 1e-9)))  # fmt: skip
 OF_SIZE, ENOUGH = 10, 16  # so many relative tolerances of their size; fewer numbers may all be small by chance
-LEFT_OF_SIZE = 10
+LOOKED_AT = 1 << 16  # numbers of which the tenth part is looked for
 PIECE = 1 << 20
 
 
-def size_of(kind: str, numbers: Any) -> float | None:
-    """The root of the mean square of these numbers; None if they are too few to tell, aren't finite, or are all 0.
-    `kind`: whether they are Python's own, numpy's or torch's."""
+def size_of(kind: str, numbers: Any) -> Size | None:
+    """How large these numbers are; None if they are too few to tell, aren't finite, or are all 0. `kind`: whether they
+    are Python's own, numpy's or torch's."""
     many = len(numbers) if kind == "plain" else math.prod(map(int, numbers.shape))
     if many < ENOUGH:
         return None
+    flat = numbers if kind == "plain" else numbers.reshape(-1)
     if kind == "plain":
-        total = sum(abs(one) * abs(one) for one in numbers)
+        total = sum(abs(one) * abs(one) for one in flat)
     else:
-        flat = numbers.reshape(-1)
         total = sum(_squares(kind, flat[start : start + PIECE]) for start in range(0, many, PIECE))
-    return math.sqrt(total / many) if total and math.isfinite(total) else None
+    if not total or not math.isfinite(total):
+        return None
+    some = flat[:: many // LOOKED_AT | 1]
+    sizes = sorted(map(abs, some) if kind == "plain" else _magnitudes(kind, some).tolist())
+    return Size(root_mean_square=math.sqrt(total / many), least=sizes[len(sizes) // 10])
 
 
 def _squares(kind: str, numbers: Any) -> float:
     """The sum of their squares, in double precision."""
+    with imported("numpy").errstate(all="ignore") if kind == "numpy" else contextlib.nullcontext():
+        found = _magnitudes(kind, numbers)
+        return float((found * found).sum())
+
+
+def _magnitudes(kind: str, numbers: Any) -> Any:
+    """How far from 0 each of them is, in double precision."""
     library = imported(kind)
-    if kind == "torch":
-        flat = numbers.detach()  # of some types there are no magnitudes
-        wide = flat.to(library.complex128).abs() if flat.is_complex() else flat.to(library.float64)
-        return float(wide.square().sum())
-    with library.errstate(all="ignore"):
-        return float(library.square(library.abs(numbers).astype("f8")).sum())
+    if kind == "numpy":
+        return library.abs(numbers).astype("f8")
+    flat = numbers.detach()  # some types have no magnitudes
+    return flat.to(library.complex128).abs() if flat.is_complex() else flat.to(library.float64).abs()
 
 
 def tolerance_of(module: Any, config: Mapping[str, Any]) -> Tolerance:
@@ -76,7 +94,7 @@ def tolerance_of(module: Any, config: Mapping[str, Any]) -> Tolerance:
 
 
 def difference(
-    value: Any, expected: Any, tolerance: Tolerance, where: str = "the output", size: float | None = None
+    value: Any, expected: Any, tolerance: Tolerance, where: str = "the output", size: Size | None = None
 ) -> str:
     """Where an output differs from the reference's answer by more than the tolerance; empty if nowhere. `size`: how
     large the numbers around this one are."""

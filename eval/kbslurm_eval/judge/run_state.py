@@ -74,6 +74,11 @@ class RunState:
         return self.manifest.limits.total_s - (time.monotonic() - self.began)
 
     @property
+    def on_device(self) -> bool:
+        """Whether calls are made on a device."""
+        return self.rank_devices is not None or (self.device is not None and self.device.needed)
+
+    @property
     def clocks(self) -> ClockWatch:
         """The clocks of the device that is used, if one is, or of all that ranks use."""
         if self.rank_devices is not None:

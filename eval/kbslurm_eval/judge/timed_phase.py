@@ -234,7 +234,12 @@ class TimedPhase:
                         times[at.index].calls_ns.append(ns)
                         launch.keep(at.index, back)
                     if step % 8 == 7:
-                        times[at.index].null_ns.append(self._null(launch, patterns[at.index]))
+                        try:
+                            null_ns = self._null(launch, patterns[at.index])
+                        except Rejected as ending:
+                            fault, launch, times = self._lead_falls(name, at, ending, launch), None, {}
+                            continue
+                        times[at.index].null_ns.append(null_ns)
                     self._run.heartbeat.step()
             if launch is not None and fault is None:
                 launch.witness(name, times)
@@ -436,9 +441,10 @@ class TimedPhase:
         """A call that doesn't count, before one that does and follows somebody else's, where one may be told from
         another by what is in the caches: everybody finds them as it left them itself. Otherwise whoever is called after
         itself more often would be faster, and a submission may write to as much memory as it likes before each of its
-        calls."""
-        flushed = self._run.device is not None and self._run.device.flushed  # then all find them cold
-        if not wanted or flushed or not self._plan.is_short_alone(case.index):
+        calls. Not where there is no `kb_warm_up`: work that is put off until such a call would be free for whoever does
+        it.
+        """
+        if not wanted or self._run.on_device or not self._plan.is_short_alone(case.index):
             return None
         return self._calls_of(name, case, parts, launch, 1, *role, "before")[0]
 

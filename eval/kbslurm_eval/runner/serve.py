@@ -70,8 +70,7 @@ def serve(folder: str) -> int:
                 if words[ahead_at]:
                     told, places = texts[words[ahead_at]], _places(known, line) if words[layout_at] else None
                     fault = ""
-                    is_warmed = words[kind_at] == Kind.CALL and words[size_at] <= runner_link.WARMED_CAP
-                    if _warm_up is not None and is_warmed and device is None:
+                    if _warm_up is not None and words[kind_at] == Kind.CALL and device is None:
                         fault = _warmed_up(_Ahead(made_ahead, told, line, places), places)
                     ahead = _Ahead(made_ahead, told, line, places, fault)  # afresh: it may have changed the others
                 words[awake] = last_ping

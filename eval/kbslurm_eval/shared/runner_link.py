@@ -51,9 +51,6 @@ def lent_socket(folder: str, above: int) -> str:
     return path if len(path) < 100 else f"/proc/self/fd/{above}/{LENT}"
 
 
-WARMED_CAP = 32_768  # of inputs up to this size a submission may see the arrays before the call
-
-
 class Kind(enum.IntEnum):
     """The judge's requests."""
 
