@@ -129,6 +129,74 @@ def test_who_was_ended_before_the_baseline_starved_it(tmp_path: Path, group: Pat
     assert outcome.report.verdict == "memory", outcome.report.reason
 
 
+FILLS_THE_LINK = """
+import os
+
+import numpy as np
+from kbslurm_eval.runner import serve
+
+folder = next(line.split()[-1] for line in open("/proc/self/maps") if line.rstrip().endswith("/in")).rpartition("/")[0]
+own, asked = serve._Ahead.__init__, 0
+
+
+def ahead(*given):
+    global asked
+    asked += 1
+    if asked == 20:
+        files = [os.open(f"{folder}/{name}", os.O_RDWR) for name in ("in", "out")]
+        size, at = os.fstat(files[0]).st_size, os.fstat(files[1]).st_size
+        os.ftruncate(files[0], 0)
+        os.ftruncate(files[0], size)
+        for step in (1 << 20, 4096):
+            try:
+                while True:
+                    os.posix_fallocate(files[1], at, step)
+                    at += step
+            except OSError:
+                pass
+    own(*given)
+
+
+serve._Ahead.__init__ = ahead
+
+
+def custom_kernel(data):
+    return np.array([data.sum()])
+"""
+SUMMING = """
+import numpy as np
+
+
+def generate_input(n, seed):
+    return np.random.default_rng(seed).random(n)
+
+
+def ref_kernel(data):
+    return np.array([data.sum()])
+"""
+
+
+@needs(ROOT, USER_NAMESPACES)
+@pytest.mark.parametrize("n", [50_000, 2_000], ids=["before a call", "between calls"])
+def test_who_takes_the_links_memory_between_calls_is_to_blame(tmp_path: Path, n: int) -> None:
+    """It was machine trouble, a free retry at will: the judge had no room to write the next input."""
+    inside = tmp_path / "inside.py"
+    inside.write_text(
+        "import ctypes, os, runpy, sys\n"
+        "libc = ctypes.CDLL(None)\n"
+        "assert libc.unshare(0x20000) == 0 and libc.mount(b'none', b'/', None, 0x44000, None) == 0\n"
+        "assert libc.mount(b'small', b'/dev/shm', b'tmpfs', 0, b'size=64m') == 0\n"
+        f"sys.argv[0] = {str(ground.EVAL)!r}\n"
+        f"runpy.run_path({str(ground.EVAL)!r}, run_name='__main__')\n"
+    )
+    told = ground.manifest(
+        FILLS_THE_LINK, files={"reference.py": SUMMING}, mode="benchmark", tests=[], hidden=[],
+        benchmarks=[{"n": n, "seed": 7}], budget=wire.Budget(launches=2, calls=20),
+    )  # fmt: skip
+    report = ground.judged(tmp_path / "run", told, program=inside, env={"KBSLURM_EVAL_LEVEL": "2"}).told
+    assert report.verdict == "violation", report.reason
+
+
 UNDER = """
 import os
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from kbslurm_eval.judge import device_launch, first_look
 from kbslurm_eval.shared.layouts import Layout
 
@@ -40,6 +42,11 @@ def test_each_array_of_an_answer_is_looked_at() -> None:
         assert (half, 8) in first_look.places_in(layout)
     many = Layout(tree=["l", [["g", 8 * n] for n in range(SIZE // 8)]], size=SIZE)
     assert len(first_look.places_in(many)) == first_look.PROBES + first_look.MOST_PARTS
+
+
+def test_all_of_a_single_value_may_be_looked_at() -> None:
+    whole = (b"x" * 32, 3.5, 2j, 12345, True, np.zeros(3))
+    assert Layout.of(whole).parts == ((0, 136), (136, 8), (144, 16), (160, 16), (176, 1), (184, 24))
 
 
 def test_a_device_s_output_is_looked_at_near_its_ends_too() -> None:

@@ -33,7 +33,7 @@ from kbslurm_eval.judge import builds
 from kbslurm_eval.judge.device_memory import Piece
 from kbslurm_eval.judge.first_look import END_SHARE, PROBE_SIZE, PROBES, SMALL_OUTPUT, places_in, seen_in
 from kbslurm_eval.judge.heartbeat import Heartbeat
-from kbslurm_eval.judge.launch import LATE_CAP, Allowance, Launch
+from kbslurm_eval.judge.launch import LATE_CAP, Allowance, Launch, takes_its_link
 from kbslurm_eval.judge.reference import Prepared
 from kbslurm_eval.judge.replies import Rejected, Reply
 from kbslurm_eval.judge.run_device import RunDevice
@@ -407,6 +407,7 @@ class DeviceLaunch(Launch):
             return self._tell(head)
         return 0
 
+    @takes_its_link
     def _rung_there(self, kind: Kind, told: _SplitCall) -> Reply:
         end, device, lent = self._link, self._run_device.device(), self._lent
         ahead = self._known_ahead(told.payload) if kind is Kind.DEVICE_CALL else 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
 import json
 import os
 import random
@@ -11,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from kbslurm_eval.cage import core_warmer
 from kbslurm_eval.cage.runners import TOO_MUCH, Runner, Runners, Unstoppable
@@ -44,6 +46,25 @@ START_S = 60.0
 PIECE, PIECES = 4096, 16  # what is read of an output at once, and in how many pieces at most, where nobody is stopped
 _DICE = random.SystemRandom()
 _Call = TypeVar("_Call")
+
+
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
+
+
+def takes_its_link(method: Callable[Concatenate[Any, _Given], _Result]) -> Callable[Concatenate[Any, _Given], _Result]:
+    """Where there is no room for the link's files once a submission is there, it is the submission that took it."""
+
+    @functools.wraps(method)
+    def guarded(self: Any, /, *args: _Given.args, **named: _Given.kwargs) -> _Result:
+        try:
+            return method(self, *args, **named)
+        except OSError as error:
+            if error.errno != errno.ENOSPC or not self.has_submission:
+                raise
+            raise Rejected("violation", "the submission took the memory of the link's files away") from None
+
+    return guarded
 
 
 class Patience:
@@ -127,6 +148,7 @@ class Launch:
 
     starts = True  # what is asked now is needed before this launch is timed
     awake = 1  # so many threads turn while they wait for the next message
+    has_submission = False
 
     def __init__(
         self, runners: Runners, allowance: Allowance, heartbeat: Heartbeat, built: builds.Built | None = None
@@ -178,6 +200,7 @@ class Launch:
     def _greeting(self, runners: Runners) -> dict[str, Any]:
         return {**runners.hello(), "native": self.is_native}
 
+    @takes_its_link
     def ring(
         self,
         kind: Kind,
@@ -259,8 +282,7 @@ class Launch:
         end = self._link
         if kind in (Kind.CALL, Kind.DEVICE_CALL):
             self._weigh()
-        if end.resized():  # filled up, the memory that links live in would end the judge's run, which is then repeated
-            raise Rejected("violation", "the submission changed the size of the link's files")
+        self._look_at_link()
         out = end.read_out(BUFFERS.room(out_size))
         if os.pread(end.bell, 8, runner_link.DONE) != token:
             raise Rejected("violation", "the submission answered for a call that wasn't made")
@@ -344,8 +366,13 @@ class Launch:
         device."""
         slept_in_ns = self._waking.counts(self._wake(self._allowance.left(start=self.starts)))
         self._stop()
+        self._look_at_link()
         with self._theirs():
             return slept_in_ns + self._rest()
+
+    def _look_at_link(self) -> None:
+        if self._link.resized():  # filled up, the memory that links live in would end the judge's run
+            raise Rejected("violation", "the submission changed the size of the link's files")
 
     def _answered(self, token: bytes, start_ns: int, allowed_s: float) -> int:
         done_ns, found = self._until(runner_link.DONE, lambda found: found != self._last, start_ns, allowed_s)
@@ -408,6 +435,7 @@ class Launch:
     def load(self, manifest: Manifest) -> Reply:
         """Hand the submission over. From here on nothing from this runner is believed."""
         self._waking.end()
+        self.has_submission = True
         return self.ring(Kind.LOAD, values.pack(self._handed(manifest)))
 
     def run_script(self, manifest: Manifest) -> Reply:
@@ -463,6 +491,7 @@ class Launch:
             time.sleep(REST_LOOK_S)
             calm = calm + 1 if self.runner.threads(running=True) <= self.awake else 0
         self._stop()
+        self._look_at_link()
         self._rest_left_s -= time.monotonic() - began
         self._allowance.cleanup_s += time.monotonic() - began
         with self._theirs():
@@ -557,6 +586,7 @@ class Launch:
         end.poison(out_size)
         return self._in_one_go(kind, self._rung_awake, calls)
 
+    @takes_its_link
     def _in_one_go(self, kind: Kind, rung: Callable[[_Call], Reply], calls: Sequence[_Call]) -> list[Reply]:
         """Each of these in turn, up to the first that has no answer, in a runner that is stopped before and after."""
         replies: list[Reply] = []

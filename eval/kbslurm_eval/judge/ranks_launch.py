@@ -26,7 +26,7 @@ from kbslurm_eval.device import driver
 from kbslurm_eval.judge.buffers import BUFFERS
 from kbslurm_eval.judge.first_look import places_in, seen_in
 from kbslurm_eval.judge.heartbeat import Heartbeat
-from kbslurm_eval.judge.launch import LATE_CAP, SPIN_NS, START_S, Allowance, Launch
+from kbslurm_eval.judge.launch import LATE_CAP, SPIN_NS, START_S, Allowance, Launch, takes_its_link
 from kbslurm_eval.judge.rank_devices import RankDevices
 from kbslurm_eval.judge.rank_reference import PreparedRanks, RankReference, free_port
 from kbslurm_eval.judge.reference import Case, Prepared
@@ -111,6 +111,7 @@ class RanksLaunch(Launch):
                     self.seen[name] = mine.get(name)
                     self.seen["strays"] = f"rank {rank} is isolated differently from the first process ({name})"
 
+    @takes_its_link
     def ring_all(
         self,
         kind: Kind,
@@ -319,6 +320,7 @@ class RanksLaunch(Launch):
     def load(self, manifest: Manifest) -> Reply:
         """Hand the submission to every rank. The first failure stands for all."""
         self._waking.end()
+        self.has_submission = True
         asked = []
         for rank in range(self._world):
             told = self._handed(manifest)

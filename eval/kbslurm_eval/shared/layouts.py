@@ -137,8 +137,12 @@ def _parts(node: Any) -> Iterator[tuple[int, int]]:
             yield at, 8 * count
         case ["a", code, at, count] if count:
             yield at, count * array.array(code).itemsize
-        case ["g" | "?" | "c" | "i" | "u" | "b" | "B", at, *_]:
-            yield at, 1
+        case ["u" | "b" | "B", at, cap]:
+            yield at, 8 + cap
+        case ["i", at, width]:
+            yield at, width
+        case ["g" | "?" | "c" as code, at]:
+            yield at, {"g": 8, "?": 1, "c": 16}[code]
         case _:
             pass
 
