@@ -15,7 +15,7 @@ from kbslurm_eval.cage.runners import CantStart
 from kbslurm_eval.judge import clock_watch, finals
 from kbslurm_eval.judge.call_checks import CallChecks
 from kbslurm_eval.judge.call_plan import WARM_UPS, CallPlan
-from kbslurm_eval.judge.launch import Allowance, Launch
+from kbslurm_eval.judge.launch import LATE_CAP, Allowance, Launch
 from kbslurm_eval.judge.launches import Launches
 from kbslurm_eval.judge.reference import Case, Prepared, ProblemTrouble, Spent
 from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, clean, status_of
@@ -432,8 +432,14 @@ class TimedPhase:
         return times
 
     def _null(self, launch: Launch, pattern: Prepared) -> int:
+        """One null call. Where making the arrays isn't in it, so little is left that it shows what the judge did
+        before: then the same as before a call, whose input is made and packed."""
         group = self._plan.group(pattern.case.index)
-        return launch.null(pattern) if group == 1 else launch.null_in_one_go(pattern, group)
+        if group > 1:
+            return launch.null_in_one_go(pattern, group)
+        if pattern.ahead and len(pattern.packed) > LATE_CAP:
+            self._run.reference.prepare(pattern.case, self._run.seed("benchmark", pattern.case, "null"))
+        return launch.null(pattern)
 
     def _warmed(
         self, name: PhaseName, case: Case, parts: tuple[int, int], launch: Launch, wanted: int, *role: str
