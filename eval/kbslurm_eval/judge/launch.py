@@ -31,11 +31,8 @@ from kbslurm_eval.shared.wire import (
 )
 
 LATE_CAP = 32_768  # an input up to this size is written within the timed window, to a runner that is already awake
-REST_MOST_S, REST_LOOK_S, REST_LOOKS = (
-    0.15,
-    0.002,
-    3,
-)  # the threads of a BLAS turn for some 30 ms once they were started
+# the threads of a BLAS turn for some 30 ms once they were started
+REST_MOST_S, REST_LOOK_S, REST_LOOKS = 0.2, 0.002, 3
 SETTLED, SETTLE_LEAST_S, SETTLE_MOST_S = 6, 0.06, 0.5  # so many null calls in a row are alike, and when that is asked
 SPIN_NS = 400_000
 # a runner may take this many times its usual time to be ready, and so long in any case
