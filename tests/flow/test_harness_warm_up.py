@@ -211,7 +211,7 @@ def test_a_compiled_one_takes_what_its_kernel_takes_or_isnt_called(tmp_path: Pat
     )
     report = ground.judged(tmp_path / "run", told).told
     assert report.verdict == "passed", report.reason
-    assert (int(report.log.splitlines()[-1]) > 1) is called
+    assert (int(_last(report)) > 1) is called
     assert ("kb_warm_up isn't called, since it can't be called as the kernel is: " in report.log) is not called
 
 

@@ -43,8 +43,6 @@ START_S = 60.0
 PIECE, PIECES = 4096, 16  # what is read of an output at once, and in how many pieces at most, where nobody is stopped
 _DICE = random.SystemRandom()
 _Call = TypeVar("_Call")
-
-
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 
