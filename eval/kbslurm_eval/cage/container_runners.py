@@ -175,7 +175,7 @@ class ContainerRunner:
         self._text: str | None = None
         self._pid = self._awaited()
         self._tree = ProcessTree([self._pid], None, inner=True)
-        self._kernels = KernelMemory(self._pid)
+        self._kernel_memory = KernelMemory(self._pid)
 
     @property
     def folder(self) -> Path:
@@ -237,7 +237,7 @@ class ContainerRunner:
         if status is not None:
             told = self._bell.file(f"run.{self._number}.memory").exists()
             return TOO_MUCH if self.killed_by_kernel() and (told or self._peak > self._limits.memory_bytes // 2) else ""
-        held = self._memory.now(own := self._tree.known(), self._tree.resident) + self._kernels.now(own)
+        held = self._memory.now(own := self._tree.known(), self._tree.resident) + self._kernel_memory.now(own)
         self._peak = max(self._peak, held)
         return TOO_MUCH if held > self._limits.memory_bytes else user_counts.hoarded(own)
 

@@ -7,6 +7,8 @@ import contextlib
 import os
 from collections.abc import Iterable
 
+from kbslurm_eval.cage.user_counts import watched
+
 USUAL = 64  # sockets that any runner may have, uncounted; whoever has fewer files than that holds hardly anything
 INTERPRETERS = 16  # files that an interpreter has open in a runner
 BUFFER = 212_992  # bytes that a socket takes before its writer waits, unless this machine says otherwise
@@ -50,7 +52,7 @@ def _more_than_usual(pid: int) -> int:
 
 def _open_in(pids: Iterable[int]) -> tuple[int, int]:
     """How many sockets these have open, each once, and how many descriptors are in their pollers."""
-    sockets, watches = set[str](), dict[tuple[int, str], int]()
+    sockets, watches = set[str](), 0
     for pid in pids:
         with contextlib.suppress(OSError):
             for fd in os.listdir(f"/proc/{pid}/fd"):
@@ -59,6 +61,5 @@ def _open_in(pids: Iterable[int]) -> tuple[int, int]:
                     if told.startswith("socket:"):
                         sockets.add(told)
                     elif told == "anon_inode:[eventpoll]":
-                        with open(f"/proc/{pid}/fdinfo/{fd}", "rb") as file:
-                            watches[pid, fd] = file.read().count(b"tfd:")
-    return len(sockets), sum(watches.values())
+                        watches += watched(pid, fd)
+    return len(sockets), watches

@@ -212,7 +212,7 @@ class LocalRunner:
         self._tree = ProcessTree(
             [p for p in (self._main, self._keeper) if p], self._main, orphans=None if self._keeper else orphans_now
         )
-        self._kernels = KernelMemory(self._main)
+        self._kernel_memory = KernelMemory(self._main)
         self._drain = RunnerLog(log_read, limits.log_bytes)
         self._text: str | None = None
 
@@ -358,7 +358,7 @@ class LocalRunner:
         """Whether it holds more than allowed, and of what, or was killed by the kernel rather than by the judge."""
         if self._status is not None:
             return TOO_MUCH if self.killed_by_kernel() and self._peak > self._limits.memory_bytes // 2 else ""
-        held = self._memory.now(own := self._own(), self._tree.resident) + self._kernels.now(own)
+        held = self._memory.now(own := self._own(), self._tree.resident) + self._kernel_memory.now(own)
         self._peak = max(self._peak, held)
         return TOO_MUCH if held > self._limits.memory_bytes else user_counts.hoarded(own)
 

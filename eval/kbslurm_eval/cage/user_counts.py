@@ -8,12 +8,13 @@ import errno
 import fcntl
 import os
 import select
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Callable, Iterable
+from typing import Literal, TypeVar
 
 from kbslurm_eval.cage.processes import GONE
 
 Kind = Literal["pipes", "pollers"]
+_Found = TypeVar("_Found")
 
 USUAL_PIPE = 65_536  # bytes that a pipe holds
 LEAST_PIPES, LEAST_POLLED = 16_384, 100_000  # pages of pipes and descriptors in pollers, if this machine doesn't say
@@ -54,25 +55,41 @@ def hoarded(pids: Iterable[int]) -> str:
 
 def hoards(pids: Iterable[int], kind: Kind) -> bool:
     """Whether these stopped processes have more of it than a run needs, or don't let that be seen."""
+    own = list(pids)
     try:
-        if any(map(_sends_descriptors, pids := list(pids))):
+        if any(_seen(_sends_descriptors, pid, False) for pid in own):
             return True
         if kind == "pipes":
             pages = USUAL_PIPE // os.sysconf("SC_PAGE_SIZE")
-            return PART * pages * len(_pipes(pids)) > _limit("/proc/sys/fs/pipe-user-pages-soft", LEAST_PIPES)
-        return PART * sum(map(_polled, pids)) > _limit("/proc/sys/fs/epoll/max_user_watches", LEAST_POLLED)
+            return PART * pages * len(_pipes(own)) > _limit("/proc/sys/fs/pipe-user-pages-soft", LEAST_PIPES)
+        many = sum(_seen(_polled, pid, 0) for pid in own)
+        return PART * many > _limit("/proc/sys/fs/epoll/max_user_watches", LEAST_POLLED)
     except PermissionError:
         return True
 
 
+def _seen(read: Callable[[int], _Found], pid: int, nothing: _Found) -> _Found:
+    """What is read of this process; nothing of one that is ending: what it had open is root's to see by then, from one
+    moment to the next."""
+    try:
+        return read(pid)
+    except PermissionError:
+        if _is_ending(pid):
+            return nothing
+        raise
+
+
 def _pipes(pids: Iterable[int]) -> set[str]:
     """The pipes that one of these has open."""
+    return set[str]().union(*(_seen(_pipes_of, pid, set[str]()) for pid in pids))
+
+
+def _pipes_of(pid: int) -> set[str]:
     found = set[str]()
-    for pid in pids:
-        for fd in _names(pid):
-            with contextlib.suppress(*GONE):
-                if (told := os.readlink(f"/proc/{pid}/fd/{fd}")).startswith("pipe:"):
-                    found.add(told)
+    for fd in _names(pid):
+        with contextlib.suppress(*GONE):
+            if (told := os.readlink(f"/proc/{pid}/fd/{fd}")).startswith("pipe:"):
+                found.add(told)
     return found
 
 
@@ -82,9 +99,14 @@ def _polled(pid: int) -> int:
     for fd in _names(pid):
         with contextlib.suppress(*GONE):
             if os.readlink(f"/proc/{pid}/fd/{fd}") == "anon_inode:[eventpoll]":
-                with open(f"/proc/{pid}/fdinfo/{fd}", "rb") as file:
-                    count += file.read().count(b"tfd:")
+                count += watched(pid, fd)
     return count
+
+
+def watched(pid: int, fd: str) -> int:
+    """How many descriptors this poller watches."""
+    with open(f"/proc/{pid}/fdinfo/{fd}", "rb") as file:
+        return file.read().count(b"tfd:")
 
 
 def _sends_descriptors(pid: int) -> bool:
@@ -105,10 +127,6 @@ def _names(pid: int) -> list[str]:
         return os.listdir(f"/proc/{pid}/fd")
     except GONE:
         return []
-    except PermissionError:
-        if _is_ending(pid):  # then they are root's to see
-            return []
-        raise
 
 
 def _is_ending(pid: int) -> bool:
