@@ -64,10 +64,10 @@ def timed(
             nets = timing.nets(found, phase, index)
             results.append(BenchmarkResult(**{**vars(plain), **timing.figures(nets)}))
     last = "ranked" if mode == "leaderboard" else "benchmark"
-    medians = [b.launch_medians_ns for b in results if b.phase == last]
+    by_case = [timing.nets(found, b.phase, b.index) for b in results if b.phase == last]
     told: dict[str, Any] = {"samples": found, "benchmarks": results, "paired": baseline_s is not None}
-    if medians:
-        score = timing.combined(medians, ranking_by)
+    if by_case:
+        score = timing.combined(by_case, ranking_by)
         told |= {"score_s": score.value / 1e9, "interval_s": [score.low / 1e9, score.high / 1e9]}
     return told
 

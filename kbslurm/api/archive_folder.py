@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Protocol
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from kbslurm.api.archive_site import write_site
-from kbslurm.domain.archive import END, FORMAT, TABLES, Kind, Row
+from kbslurm.domain.archive import ADDED_LATER, END, FORMAT, TABLES, Kind, Row
 from kbslurm.errors import BackendTrouble, Invalid
 
 SUMS = "SHA256SUMS"
@@ -144,9 +144,12 @@ def read(folder: Path, table: str) -> Iterator[Row]:
         with file.open(encoding="utf-8") as lines:
             for at, line in enumerate(lines, 1):  # noqa: B007 - for whoever reads the error
                 row = json.loads(line)
-                if not isinstance(row, dict) or row.keys() != TABLES[table].keys():
+                if not isinstance(row, dict):
                     raise ValueError(f"it isn't a row of {table}")
-                yield row
+                whole = dict.fromkeys(ADDED_LATER.get(table, ())) | row
+                if whole.keys() != TABLES[table].keys():
+                    raise ValueError(f"it isn't a row of {table}")
+                yield whole
     except OSError as error:
         raise Invalid(f"can't be read ({error.strerror})", file=file) from None
     except ValueError as error:

@@ -95,9 +95,13 @@ def gaps(report: Report, problem: Problem, order: Sequence[int]) -> list[Gap]:
     """Between neighbours in this order, launch by launch, so that effects shared within a launch cancel out."""
     found = []
     for ahead, behind in pairwise(order):
-        one, other = (_per_launch(report, problem, 1 + rival) for rival in (ahead, behind))
-        if len(one) == len(other) > 0:
-            each = timing.interval([b / a for a, b in zip(one, other, strict=True)])
+        sides = []
+        for sign in timing.SIDES:
+            one, other = (_per_launch(report, problem, 1 + rival, at) for rival, at in ((ahead, -sign), (behind, sign)))
+            if len(one) == len(other) > 0:
+                sides.append(timing.interval([b / a for a, b in zip(one, other, strict=True)]))
+        if len(sides) == len(timing.SIDES):
+            each = timing.with_leeway(sides)
             found.append(Gap(ahead=ahead, behind=behind, ratio=each.value, low=each.low, high=each.high))
     return found
 
@@ -134,15 +138,15 @@ def _scored(report: Report, problem: Problem, rival: int, b_ref_s: Sequence[floa
     if cases is None:
         return None
     if problem.baseline is None:
-        found = timing.combined([timing.paired(nets) for nets in cases], problem.ranking_by)
+        found = timing.combined(cases, problem.ranking_by)
         return timing.Estimate(value=found.value / 1e9, low=found.low / 1e9, high=found.high / 1e9)
     return None if b_ref_s is None else timing.in_units(cases, b_ref_s, problem.ranking_by)
 
 
-def _per_launch(report: Report, problem: Problem, rival: int) -> list[float]:
-    """One figure per launch, all cases together, as the ranking combines them."""
+def _per_launch(report: Report, problem: Problem, rival: int, sign: float) -> list[float]:
+    """One figure per launch, all cases together, as the ranking combines them; at one side of what isn't known."""
     cases = _nets(report, problem, rival)
     if cases is None:
         return []
-    per_case = [timing.ratios(nets) or [n.median_ns for n in nets] for nets in cases]
-    return [timing.combined([[v] for v in launch], problem.ranking_by).value for launch in zip(*per_case, strict=True)]
+    per_case = [timing.ratios(nets, sign) or timing.paired(nets, sign) for nets in cases]
+    return timing.launch_scores(per_case, problem.ranking_by)

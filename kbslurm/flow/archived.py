@@ -28,7 +28,7 @@ from kbslurm_eval.shared.wire import WIRE_VERSION, CallTimes, LaunchSamples, Rep
 Read = Callable[[str], Iterator[Row]]
 MOST_TOLD = 100
 ENDED = frozenset({RunState.SCORED, RunState.FAILED, RunState.CANCELLED})
-_TIMES = ("calls_ns", "trusted_null_ns", "null_ns", "bare_null_ns")
+_TIMES = ("calls_ns", "trusted_null_ns", "null_ns", "bare_null_ns", "leeway_ns")
 
 
 class Score(NamedTuple):
@@ -506,8 +506,9 @@ def _launch(row: Row) -> LaunchSamples:
     )
 
 
-# Reports of these versions have the same figures: what 4 added to 3 is which case wrote what.
-_READ = (3, WIRE_VERSION)
+# Reports of these versions have the same figures: what 4 added to 3 is which case wrote what, and a report before 5 has
+# no leeway, which is none.
+_READ = (3, 4, WIRE_VERSION)
 
 # What a report needs beside what an archive that is handed on has of it.
 _BLANK: Mapping[str, Any] = {

@@ -117,7 +117,7 @@ def _extended(report: Report, problem: Problem) -> int:
 
 
 def _check_score(report: Report, problem: Problem) -> None:
-    wanted = "ranked" if report.mode == "leaderboard" else "benchmark"
+    wanted: PhaseName = "ranked" if report.mode == "leaderboard" else "benchmark"
     timed = sorted((b for b in report.benchmarks if b.phase == wanted), key=lambda b: b.index)
     if report.score_s is None or report.interval_s is None:
         if timed:
@@ -125,15 +125,21 @@ def _check_score(report: Report, problem: Problem) -> None:
         return
     if not timed:
         raise WireError("a score without a benchmark")
-    found = timing.combined([b.launch_medians_ns for b in timed], problem.ranking_by, problem.budget.launches)
+    nets = [timing.nets(report.samples, wanted, b.index) for b in timed]
+    found = timing.combined(nets, problem.ranking_by, problem.budget.launches)
     said = (report.score_s, *report.interval_s)
     if not all(timing.same(a, b / 1e9) for a, b in zip(said, (found.value, found.low, found.high), strict=True)):
         raise WireError(f"reports a score of {report.score_s!r} s, but its samples give {found.value / 1e9!r}")
+
+
+def _times_as_dict(times: CallTimes) -> dict[str, object]:
+    """Without a leeway where there is none: samples from before it was measured keep their digest."""
+    return {name: value for name, value in vars(times).items() if value or name != "leeway_ns"}
 
 
 def _as_dict(one: LaunchSamples) -> dict[str, object]:
     told = dict(vars(one))
     for name in ("own", "baseline"):
         times = told[name]
-        told[name] = dict(vars(times)) if isinstance(times, CallTimes) else None
+        told[name] = _times_as_dict(times) if isinstance(times, CallTimes) else None
     return told

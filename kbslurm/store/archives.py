@@ -178,11 +178,14 @@ def _read(connection: Connection, table: str, statement: str, told: Mapping[str,
             yield dict(row)
 
 
+_NO_LEEWAY: dict[str, list[int]] = {"leeway_ns": []}
+
+
 def _launches(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """A row for each launch of a run's raw samples."""
     for row in rows:
         for one in json.loads(zlib.decompress(row["data"])):
-            own, base = one["own"], one["baseline"]
+            own, base = _NO_LEEWAY | one["own"], one["baseline"] and _NO_LEEWAY | one["baseline"]
             yield {
                 "run": row["run"],
                 **{name: one[name] for name in ("phase", "index", "launch", "rival")},

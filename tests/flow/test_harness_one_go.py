@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import statistics
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kbslurm_eval.shared import wire
+from kbslurm_eval.shared import timing, wire
 from tests.flow import harness_ground as ground
 from tests.flow.test_harness_ranks import EXAMPLE, allreduce
 from tests.services import GXX, needs
@@ -706,3 +707,25 @@ def test_who_has_inputs_made_again_and_again_is_to_blame_for_the_time(tmp_path: 
     )  # fmt: skip
     report = ground.judged(tmp_path, manifest).told
     assert report.verdict == "timeout", report.reason
+
+
+def test_the_interval_tells_how_much_of_a_call_could_be_hidden_from_the_clock(tmp_path: Path) -> None:
+    """Whoever watches for the input begins when its first page is there, 2 µs before its token, of a call of 17.
+    The interval says that no figure is known better than that."""
+    small = judged(tmp_path / "small", HONEST, n=3_000, budget=wire.Budget(launches=2, calls=20))
+    large = judged(tmp_path / "large", HONEST, n=60_000, budget=wire.Budget(launches=2, calls=20))
+    assert small.verdict == large.verdict == "passed", (small.reason, large.reason)
+    loop = int(timing.LOOP_NS)
+    for one in small.samples:
+        assert len(one.own.leeway_ns) == 8
+        assert all(loop + 200 < value for value in one.own.leeway_ns), "writing 24 KB takes a microsecond or more"
+        assert statistics.median(one.own.leeway_ns) < loop + 200_000
+    assert all(one.own.leeway_ns == [loop] * 8 for one in large.samples), "its input comes while it is stopped"
+    for report in (small, large):
+        found = timing.nets(report.samples, "benchmark", 0)
+        spread = timing.interval(timing.paired(found), 2)
+        assert all(net.leeway_ns >= loop for net in found)
+        row = report.benchmarks[0]
+        assert row.high_ns is not None and row.low_ns is not None and report.interval_s is not None
+        assert row.low_ns <= spread.low and spread.high <= row.high_ns
+        assert report.interval_s == [row.low_ns / 1e9, row.high_ns / 1e9]

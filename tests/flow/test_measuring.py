@@ -354,8 +354,8 @@ def disturbed(sealed_for: Work, **changes: object) -> bytes:
         dataclasses.replace(one, **timing.figures(timing.nets(report.samples, one.phase, one.index)))
         for one in report.benchmarks
     ]
-    medians = [one.launch_medians_ns for one in results if one.phase == "ranked"]
-    found = timing.combined(medians, sealed_for.problem.ranking_by)
+    nets = [timing.nets(report.samples, "ranked", one.index) for one in results if one.phase == "ranked"]
+    found = timing.combined(nets, sealed_for.problem.ranking_by)
     interval_s = [found.low / 1e9, found.high / 1e9]
     told = dataclasses.replace(report, benchmarks=results, score_s=found.value / 1e9, interval_s=interval_s)
     return seal(told, sealed_for.key).encode()

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbslurm.domain.board import Measured, separated
 from kbslurm_eval.shared import timing
 
 POSITIVE = st.floats(min_value=1.0, max_value=1e12)
@@ -44,14 +45,59 @@ def test_the_interval_covers_as_often_as_it_says() -> None:
 )
 def test_every_way_of_ranking_lies_between_the_cases(rows: list[tuple[float, float, float]], ranking_by: str) -> None:
     cases = [list(case) for case in zip(*rows, strict=True)]
-    found = timing.combined(cases, ranking_by)  # type: ignore[arg-type]
+    found = timing.combined([[_net(value) for value in case] for case in cases], ranking_by)  # type: ignore[arg-type]
     assert min(map(min, cases)) * 0.999 <= found.value <= max(map(max, cases)) * 1.001
 
 
 def test_last_looks_at_the_last_case_only() -> None:
-    assert timing.combined([[1.0, 1.0], [5.0, 5.0]], "last").value == pytest.approx(5.0)
-    assert timing.combined([[1.0, 1.0], [5.0, 5.0]], "mean").value == pytest.approx(3.0)
-    assert timing.combined([[1.0, 1.0], [4.0, 4.0]], "geom").value == pytest.approx(2.0)
+    one, four, five = ([_net(value)] * 2 for value in (1.0, 4.0, 5.0))
+    assert timing.combined([one, five], "last").value == pytest.approx(5.0)
+    assert timing.combined([one, five], "mean").value == pytest.approx(3.0)
+    assert timing.combined([one, four], "geom").value == pytest.approx(2.0)
+
+
+def _net(median_ns: float, leeway_ns: float = 0.0, baseline_ns: float | None = None) -> timing.Net:
+    return timing.Net(
+        median_ns=median_ns,
+        null_ns=0.0,
+        samples_ns=[median_ns],
+        resolved=True,
+        baseline_ns=baseline_ns,
+        leeway_ns=leeway_ns,
+    )
+
+
+@given(
+    hides=st.floats(min_value=1e3, max_value=1e9),
+    share=st.floats(min_value=0, max_value=1),
+    baseline=st.one_of(st.none(), st.floats(min_value=1e3, max_value=1e9)),
+)
+def test_who_hides_all_that_can_be_hidden_is_not_ahead_by_more_than_the_intervals(
+    hides: float, share: float, baseline: float | None
+) -> None:
+    leeway = share * hides
+    found = [timing.combined([[_net(t, leeway, baseline)] * 5], "geom") for t in (hides, hides + leeway)]
+    seconds = [Measured(score_s=one.value, low_s=one.low, high_s=one.high) for one in found]
+    assert not separated(*seconds)
+    assert found[0].high >= found[1].low
+    assert all(one.low <= one.value <= one.high for one in found)
+
+
+def test_what_is_shorter_than_what_could_be_hidden_is_not_resolved() -> None:
+    times = timing.LaunchTimes(calls_ns=[2_500] * 9, trusted_null_ns=[300] * 8, leeway_ns=[3_100] * 8)
+    found = timing.net(times)
+    assert not found.resolved and found.median_ns == 3_100
+
+
+def test_the_interval_grows_by_what_could_be_hidden_on_both_sides_and_only_there() -> None:
+    without = timing.combined([[_net(t) for t in (99e3, 100e3, 101e3)]], "geom")
+    with_it = timing.combined([[_net(t, 2e3) for t in (99e3, 100e3, 101e3)]], "geom")
+    assert with_it.value == without.value
+    assert with_it.high - without.high == pytest.approx(2e3 * timing.LEEWAY_SHARE, rel=0.02)
+    assert without.low - with_it.low == pytest.approx(2e3 * timing.LEEWAY_SHARE, rel=0.02)
+    figures = timing.figures([_net(t, 2e3, 50e3) for t in (99e3, 100e3, 101e3)])
+    assert figures["ratio_high"] == pytest.approx(with_it.high / 50e3) and figures["high_ns"] == with_it.high
+    assert timing.in_units([[_net(t, 2e3, 50e3) for t in (99e3, 100e3, 101e3)]], [50e3], "geom") == with_it
 
 
 def _times(calls: list[int], trusted: list[int], seen: list[int]) -> timing.LaunchTimes:

@@ -151,8 +151,10 @@ class RanksLaunch(Launch):
                 os.pwrite(end.input, payload, 0)
             for end, token in zip(self._ends, tokens, strict=True):
                 if kind is Kind.NULL and end is self._ends[-1]:
-                    start_ns = time.perf_counter_ns()
+                    opened_ns, start_ns = start_ns, time.perf_counter_ns()
                 os.pwrite(end.bell, token, runner_link.GO)
+            if kind is Kind.NULL:
+                self._open_ns = time.perf_counter_ns() - opened_ns
         else:
             for end, payload, token in zip(self._ends, payloads, tokens, strict=True):
                 end.put(payload)

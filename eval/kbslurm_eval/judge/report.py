@@ -10,7 +10,16 @@ from kbslurm_eval.judge import machine, run_log
 from kbslurm_eval.judge.run_state import RunState
 from kbslurm_eval.shared import timing
 from kbslurm_eval.shared.program import harness_digest
-from kbslurm_eval.shared.wire import REPORT_CAP, WIRE_VERSION, Isolation, Report, VerdictName, commitment, dumps
+from kbslurm_eval.shared.wire import (
+    REPORT_CAP,
+    WIRE_VERSION,
+    Isolation,
+    PhaseName,
+    Report,
+    VerdictName,
+    commitment,
+    dumps,
+)
 
 NOT_ON_A_PROCESSOR = "no caches are flushed where no device is used: each call's input is written by another process"
 
@@ -81,8 +90,8 @@ def report_of(run: RunState, verdict: VerdictName, reason: str, started: int) ->
 
 
 def _score(run: RunState) -> timing.Estimate | None:
-    wanted = "ranked" if run.manifest.mode == "leaderboard" else "benchmark"
-    found = [b.launch_medians_ns for b in run.results.benchmarks if b.phase == wanted]
+    wanted: PhaseName = "ranked" if run.manifest.mode == "leaderboard" else "benchmark"
+    found = [timing.nets(run.results.samples, wanted, b.index) for b in run.results.benchmarks if b.phase == wanted]
     planned = run.manifest.budget.launches
     return timing.combined(found, run.manifest.ranking_by, planned) if found else None
 

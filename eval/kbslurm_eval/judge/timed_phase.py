@@ -425,10 +425,17 @@ class TimedPhase:
                 launch.tell_ahead(pattern)
         launch.settle(next(iter(patterns.values())))
         for index, pattern in patterns.items():
-            found = [self._null(launch, pattern) for _ in range(NULLS)]
+            found, leeway = [], []
+            for _ in range(NULLS):
+                found.append(self._null(launch, pattern))
+                leeway.append(launch.leeway_ns)
             # of calls in one go nothing is decoded when the clock runs
             bare = [launch.bare_null(pattern) for _ in range(NULLS)] if self._plan.group(index) == 1 else found
-            times[index] = timing.LaunchTimes(trusted_null_ns=found[NULLS_DROPPED:], bare_null_ns=bare[NULLS_DROPPED:])
+            times[index] = timing.LaunchTimes(
+                trusted_null_ns=found[NULLS_DROPPED:],
+                bare_null_ns=bare[NULLS_DROPPED:],
+                leeway_ns=[] if self._run.on_device else leeway[NULLS_DROPPED:],
+            )
         return times
 
     def _null(self, launch: Launch, pattern: Prepared) -> int:

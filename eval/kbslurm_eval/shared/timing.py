@@ -19,6 +19,9 @@ from kbslurm_eval.shared.wire import BenchmarkResult, CallTimes, LaunchSamples, 
 UNRESOLVED = "UNRESOLVED"
 ONE_LAUNCH = "ONE_LAUNCH"
 LEAST_NS = 50.0
+# Who hides all that can be hidden is ahead of who hides nothing by no more than their intervals together, whose
+# half-widths add as squares.
+LEEWAY_SHARE, SIDES = math.sqrt(0.5), (-1.0, 0.0, 1.0)
 LOOP_NS = 1_000.0  # what a runner's own loop takes of a null call, which native code in its place could save
 # how far a claimed device time may differ from the judge's: a trip on which a kernel is started isn't as long as one
 # without, and a device's clocks and caches aren't what they were (up to 0.2 ms and 13 % on an H200)
@@ -49,12 +52,13 @@ class Estimate:
 @dataclass(kw_only=True)
 class LaunchTimes:
     """What one launch showed of one case: durations of calls, and of null calls before and after the submission was
-    there."""
+    there; and for how long, at most, one could work on a call without being seen to."""
 
     calls_ns: list[int] = field(default_factory=list)
     trusted_null_ns: list[int] = field(default_factory=list)
     null_ns: list[int] = field(default_factory=list)
     bare_null_ns: list[int] = field(default_factory=list)
+    leeway_ns: list[int] = field(default_factory=list)
     baseline: LaunchTimes | None = None
 
 
@@ -68,6 +72,7 @@ class Net:
     resolved: bool
     baseline_ns: float | None = None
     null_sd_ns: float = 0.0
+    leeway_ns: float = 0.0  # how much of its work a submission could at most have hidden from the clock
 
 
 def t95(degrees: int) -> float:
@@ -84,8 +89,8 @@ def net(times: LaunchTimes) -> Net:
     smaller one.
 
     A submission could slow null calls down to look faster; it can't touch those from before it was loaded. It could
-    also decode its input faster than a null call does, or take the place of the runner's loop: a figure below that part
-    is not resolved.
+    also decode its input faster than a null call does, take the place of the runner's loop, or begin while its input
+    is being written: a figure below that part is not resolved, and one above it isn't known better than that.
     """
     quarter = statistics.quantiles(times.trusted_null_ns, n=4, method="inclusive")[0]
     # too large a null would flatter: on a busy machine the lower quarter is nearer to what a null call costs
@@ -98,7 +103,8 @@ def net(times: LaunchTimes) -> Net:
     # What a null call spends on making arrays of the link's bytes is taken off too, and a submission may have replaced
     # the runner's way of doing that by a faster one of its own
     decoding = min(times.trusted_null_ns) - min(times.bare_null_ns) if times.bare_null_ns else 0.0
-    least = max(LOOP_NS, 3 * spread / math.sqrt(len(samples)), decoding)
+    leeway = statistics.median(times.leeway_ns) + max(0.0, decoding) if times.leeway_ns else 0.0
+    least = max(LOOP_NS, 3 * spread / math.sqrt(len(samples)), decoding, leeway)
     base = None if times.baseline is None else net(times.baseline).median_ns
     return Net(
         median_ns=max(median, least),
@@ -107,6 +113,7 @@ def net(times: LaunchTimes) -> Net:
         resolved=median > least,
         baseline_ns=base,
         null_sd_ns=spread,
+        leeway_ns=leeway,
     )
 
 
@@ -134,14 +141,21 @@ def baseline_of(nets: Sequence[Net]) -> float | None:
     return math.exp(statistics.fmean(map(math.log, found))) if found and len(found) == len(nets) else None
 
 
-def paired(nets: Sequence[Net]) -> list[float]:
+def paired(nets: Sequence[Net], sign: float = 0.0) -> list[float]:
     """One figure per launch: the net median, or, with a baseline beside it, its ratio to that one in units of all
     launches'.
 
-    What slows both in one launch (clocks, heat, a neighbour) is not in the ratio.
+    What slows both in one launch (clocks, heat, a neighbour) is not in the ratio. `sign`: at which side of what isn't
+    known of a launch's figure.
     """
     base = baseline_of(nets)
-    return [n.median_ns if base is None or n.baseline_ns is None else n.median_ns / n.baseline_ns * base for n in nets]
+    each = [(_moved(n, sign), n.baseline_ns) for n in nets]
+    return [own if base is None or beside is None else own / beside * base for own, beside in each]
+
+
+def _moved(one: Net, sign: float) -> float:
+    """A launch's net median at one side of what isn't known of it, which is never more than it (`net`)."""
+    return one.median_ns + sign * LEEWAY_SHARE * min(one.leeway_ns, one.median_ns)
 
 
 def interval(values: Sequence[float], planned: int = 0) -> Estimate:
@@ -160,10 +174,18 @@ def interval(values: Sequence[float], planned: int = 0) -> Estimate:
     return Estimate(value=value, low=min(value, math.exp(centre - half)), high=max(value, math.exp(centre + half)))
 
 
-def combined(per_case: Sequence[Sequence[float]], ranking_by: RankingBy, planned: int = 0) -> Estimate:
+def combined(cases: Sequence[Sequence[Net]], ranking_by: RankingBy, planned: int = 0) -> Estimate:
     """The score over all cases: combined within each launch, then over launches, so that what a launch shares stays
     in it. `planned` as for an interval."""
-    return interval(launch_scores(per_case, ranking_by), planned)
+    return with_leeway(
+        [interval(launch_scores([paired(nets, sign) for nets in cases], ranking_by), planned) for sign in SIDES]
+    )
+
+
+def with_leeway(found: Sequence[Estimate]) -> Estimate:
+    """The middle one of these three, with an interval that reaches as far as those of the other two."""
+    below, middle, above = found
+    return Estimate(value=middle.value, low=min(below.low, middle.low), high=max(above.high, middle.high))
 
 
 def launch_scores(per_case: Sequence[Sequence[float]], ranking_by: RankingBy) -> list[float]:
@@ -228,11 +250,11 @@ def figures(found: Sequence[Net], planned: int = 0) -> dict[str, Any]:
     medians = paired(found)
     raw = [n.samples_ns for n in found]
     every = [max(value, LEAST_NS) for launch in raw for value in launch]
-    estimate = interval(medians, planned)
+    estimate = combined([found], "last", planned)
     flags = [] if is_resolved(found) else [UNRESOLVED]
     if len(found) == 1:
         flags.append(ONE_LAUNCH)
-    each = ratios(found)
+    sides = [ratios(found, sign) for sign in SIDES]
     told: dict[str, Any] = {
         "calls": len(every),
         "launch_medians_ns": medians,
@@ -253,15 +275,16 @@ def figures(found: Sequence[Net], planned: int = 0) -> dict[str, Any]:
         "outliers": statistics.fmean(far_out(launch) for launch in raw),
         "null_sd_ns": statistics.median(n.null_sd_ns for n in found),
     }
-    if each is not None:
-        ratio = interval(each, planned)
+    if all(sides):
+        ratio = with_leeway([interval(each, planned) for each in sides if each])
         told |= {"ratio": ratio.value, "ratio_low": ratio.low, "ratio_high": ratio.high}
     return told
 
 
-def ratios(found: Sequence[Net]) -> list[float] | None:
-    """Per launch, the net time in units of the baseline's beside it; None where there is none."""
-    each = [n.median_ns / n.baseline_ns for n in found if n.baseline_ns is not None]
+def ratios(found: Sequence[Net], sign: float = 0.0) -> list[float] | None:
+    """Per launch, the net time in units of the baseline's beside it; None where there is none. `sign`: at which side
+    of what isn't known of it."""
+    each = [_moved(n, sign) / n.baseline_ns for n in found if n.baseline_ns is not None]
     return each if each and len(each) == len(found) else None
 
 
@@ -284,13 +307,16 @@ def in_units(
 ) -> Estimate:
     """The score over cases in units of the reference times: B_ref x exp(mean over launches of log(t / t_baseline)),
     combined within each launch, with the t interval over launches. ValueError without a baseline."""
-    per_case = []
-    for found, unit in zip(cases, b_ref_ns, strict=True):
-        each = ratios(found)
-        if each is None or not unit > 0:
-            raise ValueError("no baseline was measured beside it")
-        per_case.append([ratio * unit for ratio in each])
-    return combined(per_case, ranking_by, planned)
+    sides = []
+    for sign in SIDES:
+        per_case = []
+        for found, unit in zip(cases, b_ref_ns, strict=True):
+            each = ratios(found, sign)
+            if each is None or not unit > 0:
+                raise ValueError("no baseline was measured beside it")
+            per_case.append([ratio * unit for ratio in each])
+        sides.append(interval(launch_scores(per_case, ranking_by), planned))
+    return with_leeway(sides)
 
 
 def measured_cases(cases: int, phase: PhaseName, ranking_by: RankingBy) -> range:
@@ -363,6 +389,7 @@ def _told(times: LaunchTimes) -> CallTimes:
         trusted_null_ns=list(times.trusted_null_ns),
         null_ns=list(times.null_ns),
         bare_null_ns=list(times.bare_null_ns),
+        leeway_ns=list(times.leeway_ns),
     )
 
 

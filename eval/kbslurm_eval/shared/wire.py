@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 # 2: raw samples, whether the score is paired, commitments, the budget as spent; 3: digests of profiles;
-# 4: which case wrote what of the log
-WIRE_VERSION = 4
+# 4: which case wrote what of the log; 5: how much of a call could be hidden from the clock
+WIRE_VERSION = 5
 MANIFEST_CAP = 16_000_000
 REPORT_CAP = 8_000_000
 LOG_CAP = 65_536
@@ -195,6 +195,7 @@ class CallTimes:
     trusted_null_ns: list[int]
     null_ns: list[int] = field(default_factory=list)
     bare_null_ns: list[int] = field(default_factory=list)
+    leeway_ns: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
