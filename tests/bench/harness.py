@@ -22,7 +22,7 @@ from typing import Any
 
 from kbslurm.domain.manifest import manifest_for
 from kbslurm.problems import loading
-from kbslurm_eval.cage import core_warmer, kernel
+from kbslurm_eval.cage import kernel
 from kbslurm_eval.cage.local_runners import LocalRunners
 from kbslurm_eval.judge.call_plan import WARM_UPS
 from kbslurm_eval.judge.heartbeat import Heartbeat
@@ -72,6 +72,26 @@ def ref_kernel(data):
 def check_implementation(data, output):
     return bool(np.allclose(output, data[0] * data[1] + 1)), ""
 """
+OWN_CLOCK = """
+import time
+
+import numpy as np
+
+took = []
+
+
+def custom_kernel(data, out=None):
+    if len(took) == 10:
+        print(*took)
+        took.clear()
+    began = time.perf_counter_ns()
+    a, b, _ = data
+    for _ in range({times}):
+        np.multiply(a, b, out=out)
+        np.add(out, np.float32(1), out=out)
+    took.append(time.perf_counter_ns() - began)
+    return out
+"""
 SHORT, LONG, LONGER = (SOURCE.format(times=n) for n in (1, 30, 300))
 
 
@@ -81,8 +101,8 @@ def run() -> list[Row]:
     reference = Reference(_manifest(SHORT))
     with _ground(level) as ground:
         rows = _null_calls(ground, reference)
-        rows += _biases(ground, reference)
-        rows += [_cost(ground, reference, name, source) for name, source in (("long", LONG), ("longer", LONGER))]
+    rows += _biases(level)
+    rows += [_cost(level, name, source) for name, source in (("long", LONG), ("longer", LONGER))]
     rows += [row for name, words in SIZES.items() for row in _of_size(level, name, words)]
     rows += [_ranked_cost(level, *at) for at in (("transpose", "columns.py"), ("rowsoftmax", "by_row.py"))]
     rows += _starts(level)
@@ -168,116 +188,33 @@ def _null_calls(ground: LocalRunners, reference: Reference) -> list[Row]:
     return rows
 
 
-def _biases(ground: LocalRunners, reference: Reference) -> list[Row]:
-    with contextlib.closing(_Waiting()) as waiting:
-        return [
-            _bias(ground, reference, f"{name}, {size}", words, source, waiting)
-            for size, words in (("24 KiB", FEW), ("384 KiB", WORDS))
-            for name, source in (("short", SHORT), ("long", LONG), ("longer", LONGER))
-        ]
+def _biases(level: int) -> list[Row]:
+    return [
+        _bias(level, f"{name}, {size}", words, times)
+        for size, words in (("24 KiB", FEW), ("384 KiB", WORDS))
+        for name, times in (("short", 1), ("long", 30), ("longer", 300))
+    ]
 
 
-def _bias(ground: LocalRunners, reference: Reference, name: str, words: int, source: str, waiting: _Waiting) -> Row:
-    """The same function on the same inputs in this process and through the harness; the answer copied out in both.
+def _bias(level: int, name: str, words: int, times: int) -> Row:
+    """A run's figure against the submission's own clock, in the same calls: what is on top of it is the harness's.
 
-    In both one core writes the input and then waits, and another one calls, the same in both: cores differ.
+    It fills the answer's place itself, so that nothing is copied after its clock has stopped, and tells its times in
+    every tenth call.
     """
-    call = _function(source)
-    times, here = timing.LaunchTimes(), []
-    first = _prepared(reference, words, 0)
-    room = memoryview(bytearray(first.layout.size))
-    with _launched(ground) as launch:
-        launch.settle(first)
-        times.trusted_null_ns += [launch.null(first) for _ in range(20)][4:]
-        times.bare_null_ns += [launch.bare_null(first) for _ in range(20)][4:]
-        launch.load(_manifest(source))
-        for n in range(scaled(CALLS, least=20)):
-            prepared = _prepared(reference, words, n)
-            ns = launch.call(prepared).ns
-            own = _called_here(launch, prepared, call, room, waiting)
-            if n >= 4:
-                times.calls_ns.append(ns)
-                here.append(own)
-            if n % 8 == 7:
-                times.null_ns.append(launch.null(first))
-    inside, through = statistics.median(here) / 1000, timing.net(times).median_ns / 1000
+    budget = wire.Budget(launches=3, calls=scaled(CALLS, least=20), max_calls=CALLS, target_s=60.0)
+    run = _judged(level, source=OWN_CLOCK.format(times=times), benchmarks=[{"n": words, "seed": 2}], budget=budget)
+    inside = statistics.median(int(word) for word in run.log.split() if word.isdigit()) / 1000
+    through = (run.benchmarks[-1].median_ns or 0.0) / 1000
     allowed = max(0.5, 0.03 * inside)
     return Row(
         name=f"bias of an honest call: {name} (× what is allowed: max(0.5 µs, 3 %))",
         value=through - inside,
         unit="µs",
-        against=f"{inside:.1f} µs in process, {through:.1f} µs through the harness",
+        against=f"{inside:.1f} µs by its own clock, {through:.1f} µs by the harness's",
         ratio=abs(through - inside) / allowed,
         at_most=1.0,
     )
-
-
-WAITING = """
-import os, sys, time, types
-from kbslurm_eval.judge.launch import Launch
-bell = int(sys.argv[1])
-judge = types.SimpleNamespace(_link=types.SimpleNamespace(bell=bell), _look=lambda *_: None)
-cores = os.sched_getaffinity(0)
-for line in sys.stdin:
-    word, core = map(int, line.split())
-    os.sched_setaffinity(0, cores - {core} or cores)
-    os.pwrite(bell, word.to_bytes(8, "little"), 8)
-    Launch._until(judge, 0, lambda found: int.from_bytes(found, "little") == word, time.perf_counter_ns(), 60.0)
-"""
-
-
-class _Waiting:
-    """Waits beside a call in this process as a judge waits for a runner's: two cores may be one core's two halves, and
-    whatever turns on one of them slows the other."""
-
-    def __init__(self) -> None:
-        self._bell, self._word = os.memfd_create("waiting"), 0
-        os.ftruncate(self._bell, 16)
-        path = f"import sys; sys.path.insert(0, {str(trial.EVAL)!r})\n"
-        argv = [sys.executable, "-I", "-B", "-c", path + WAITING, str(self._bell)]
-        self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, pass_fds=(self._bell,))
-
-    def begin(self, core: int) -> None:
-        """It waits when this returns, at another core than this one."""
-        assert self._process.stdin is not None
-        self._word += 1
-        self._process.stdin.write(f"{self._word} {core}\n".encode())
-        self._process.stdin.flush()
-        while int.from_bytes(os.pread(self._bell, 8, 8), "little") != self._word:
-            os.sched_yield()
-
-    def end(self) -> None:
-        """What it waits for is there."""
-        os.pwrite(self._bell, self._word.to_bytes(8, "little"), 0)
-
-    def close(self) -> None:
-        """It is gone."""
-        self.end()
-        self._process.kill()
-        self._process.communicate()
-        os.close(self._bell)
-
-
-def _called_here(
-    launch: Launch, prepared: Prepared, call: Callable[[Any], Any], room: memoryview, waiting: _Waiting
-) -> int:
-    """The call and its answer's copy in this process, at the core that the runner was on, which stands; the input is
-    written at another one, where somebody waits then as the judge does."""
-    data, own = values.copied(prepared.packed), os.sched_getaffinity(0)
-    core = launch.runner.core()
-    assert core is not None
-    launch._warmer.rest()
-    os.sched_setaffinity(0, {core})
-    waiting.begin(core)
-    try:
-        began = time.perf_counter_ns()
-        prepared.layout.write(call(data), room)
-        return time.perf_counter_ns() - began
-    finally:
-        waiting.end()
-        os.sched_setaffinity(0, own)
-        core_warmer.apart(core)
-        launch._warmer.turn(core)
 
 
 def _function(source: str) -> Callable[[Any], Any]:
@@ -286,27 +223,10 @@ def _function(source: str) -> Callable[[Any], Any]:
     return space["custom_kernel"]  # type: ignore[no-any-return]
 
 
-def _cost(ground: LocalRunners, reference: Reference, name: str, source: str) -> Row:
-    """All that a ranked call takes, input, call and check, against a loop that does these three in one process."""
-    call = _function(source)
-    ours, naive = 0.0, 0.0
-    with _launched(ground, source) as launch:
-        for n in range(scaled(CALLS, least=20)):
-            began = time.perf_counter()
-            prepared = reference.prepare(Case(index=0, params={"n": WORDS, "seed": n}), n)
-            reply = launch.call(prepared)
-            good, _ = reference.check(prepared, prepared.layout.read(reply.out))
-            middle = time.perf_counter()
-            data = reference.input(Case(index=0, params={"n": WORDS, "seed": n}), n)
-            kept = (data[0].copy(), data[1].copy(), None)
-            right = bool(reference._check(kept, call(data)))
-            ended = time.perf_counter()
-            assert good
-            assert right
-            ours += middle - began
-            naive += ended - middle
-    count = scaled(CALLS, least=20)
-    return _beside_naive(f"a {name} call, measured and checked, once runners have started", ours, naive, count)
+def _cost(level: int, name: str, source: str) -> Row:
+    """All that a timed call takes, input, call and check, against a loop that does these three in one process."""
+    told = _manifest(source)
+    return _beside_naive(f"a {name} call, measured and checked, once runners have started", told, _run_of(level, told))
 
 
 def _of_size(level: int, name: str, words: int) -> list[Row]:
@@ -361,44 +281,46 @@ def _ranked_cost(level: int, name: str, file: str) -> Row:
     told = manifest_for(
         problem, token="bench", attempt=1, nonce="bench", mode="leaderboard", gpu="cpu", source=source, secret_seed="s"
     )
+    return _beside_naive(
+        f"a call of a ranked run of examples/{name}, once runners have started", told, _run_of(level, told)
+    )
+
+
+def _beside_naive(name: str, told: wire.Manifest, run: wire.Report) -> Row:
+    """What a run's last timed phase took without its starts, by its own account, for each of its calls."""
+    phase: wire.PhaseName = "ranked" if told.mode == "leaderboard" else "benchmark"
+    spent, budget = run.host["spent"][phase], run.budget[phase]
+    made = budget["launches"] * sum(calls + WARM_UPS for calls in budget["calls"])
+    ours, naive = (spent["whole_s"] - spent["starts_s"]) / made, _naive(told)
+    return Row(
+        name=name,
+        value=ours * 1000,
+        unit="ms",
+        against=f"{naive * 1000:.2f} ms in a naive loop",
+        ratio=ours / naive,
+        at_most=2.0,
+    )
+
+
+def _naive(told: wire.Manifest) -> float:
+    """How long making an input, calling and checking takes in this process, in the mean of all benchmarks."""
     own = {Path(file).stem for file in told.files}
-    kept = {module: sys.modules.pop(module) for module in own & set(sys.modules)}  # of the problem of the other rows
-    ours, naive, count = 0.0, 0.0, 0
+    kept = {module: sys.modules.pop(module) for module in own & set(sys.modules)}  # of another row's problem
     try:
-        reference, call = Reference(told), _function(source)
-        with _ground(level) as ground, _launched(ground) as launch:
-            launch.load(told)
-            for n in range(scaled(told.budget.launches * told.budget.calls, least=5)):
-                for case in told.benchmarks:
-                    at = Case(index=count, params=dict(case))
-                    began = time.perf_counter()
-                    prepared = reference.prepare(at, n)
-                    reply = launch.call(prepared)
-                    good, said = reference.check(prepared, prepared.layout.read(reply.out))
-                    middle = time.perf_counter()
-                    data = reference.input(at, n)
-                    right = reference._check(copy.deepcopy(data), call(data))
-                    naive += time.perf_counter() - middle
-                    ours += middle - began
-                    count += 1
-                    assert good, said
-                    assert right
+        reference, call = Reference(told), _function(told.source)
+        took = []
+        for n in range(scaled(CALLS, least=5)):
+            for index, case in enumerate(told.benchmarks):
+                began = time.perf_counter()
+                data = reference.input(Case(index=index, params=dict(case)), n)
+                right = reference._check(copy.deepcopy(data), call(data))
+                took.append(time.perf_counter() - began)
+                assert right
+        return statistics.fmean(took)
     finally:
         for module in own & set(sys.modules):
             del sys.modules[module]
         sys.modules.update(kept)
-    return _beside_naive(f"a call of a ranked run of examples/{name}, once runners have started", ours, naive, count)
-
-
-def _beside_naive(name: str, ours: float, naive: float, count: int) -> Row:
-    return Row(
-        name=name,
-        value=ours / count * 1000,
-        unit="ms",
-        against=f"{naive / count * 1000:.2f} ms in a naive loop",
-        ratio=ours / naive,
-        at_most=2.0,
-    )
 
 
 # -------------------------------------------------------------------------------------------------------------- starts
@@ -529,7 +451,10 @@ def _whole_run(level: int) -> wire.BenchmarkResult:
 
 def _judged(level: int, **changed: Any) -> wire.Report:
     """A run as the service would have it made: the harness in a process of its own, and its sealed report."""
-    told = _manifest(**changed)
+    return _run_of(level, _manifest(**changed))
+
+
+def _run_of(level: int, told: wire.Manifest) -> wire.Report:
     with tempfile.TemporaryDirectory(prefix="kbbench-") as place:
         folder = Path(place)
         (folder / "manifest.json").write_text(wire.dumps(told))

@@ -55,6 +55,24 @@ def test_an_honest_report_is_counted_again_and_comes_out_the_same(problem: Probl
     assert len(json.loads(text)) == len(given.samples) == 2 * (2 + 5)
 
 
+def test_samples_without_a_leeway_keep_the_digest_that_they_had() -> None:
+    given = an_honest(PLAIN)
+    before = zlib.decompress(recount.archived(given)[0])
+    assert b"leeway_ns" not in before
+    given.samples[0].own.leeway_ns.append(1_700)
+    told = json.loads(zlib.decompress(recount.archived(given)[0]))
+    assert told[0]["own"].pop("leeway_ns") == [1_700]
+    assert told == json.loads(before)
+
+
+def test_an_interval_that_leaves_the_leeway_out_is_refused() -> None:
+    given = an_honest(PLAIN)
+    for one in given.samples:
+        one.own.leeway_ns[:] = [100_000_000] * 8
+    with pytest.raises(WireError, match="low_ns"):
+        recount.check(given, PLAIN, source=SOURCE, secret_seed=SEED)
+
+
 def _result(given: Report, **changes: Any) -> Report:
     rows = list(given.benchmarks)
     rows[-1] = dataclasses.replace(rows[-1], **changes)
