@@ -235,3 +235,62 @@ def test_neither_can_one_of_an_ordinary_users_judge(tmp_path: Path) -> None:
     assert report.verdict == "passed", report.reason
     assert set(report.log.split("\n")) <= {"score 1000 PermissionError", "score 1000 OSError", ""}, report.log
     assert "score 1000" in report.log
+
+
+KEEPS = """
+import os
+import tempfile
+
+held = []
+
+
+def keep(file, size):
+    for _ in range(size >> 20):
+        file.write(bytes(1 << 20))
+    file.flush()
+
+
+def custom_kernel(data):
+    HOW
+    return sorted(data)
+"""
+IN_MANY_FILES = """
+    for _ in range(5):
+        with tempfile.NamedTemporaryFile(delete=False) as file:
+            keep(file, 30 << 20)
+"""
+REMOVED = """
+    for _ in range(5):
+        held.append(tempfile.TemporaryFile())
+        keep(held[-1], 30 << 20)
+"""
+EMPTY_ONES = """
+    for number in range(9_000):
+        open(os.path.join(tempfile.gettempdir(), f"{len(held)}-{number}"), "w").close()
+    held.append(0)
+"""
+MAPPED = """
+    import mmap
+    if not held:
+        file = tempfile.TemporaryFile()
+        keep(file, 30 << 20)
+        held.append(mmap.mmap(file.fileno(), 0))
+    assert not sum(held[0][::4096])
+"""
+
+
+@needs(LANDLOCK)
+@pytest.mark.parametrize(
+    ("how", "verdict"),
+    [(IN_MANY_FILES, "memory"), (REMOVED, "memory"), (EMPTY_ONES, "memory"), (MAPPED, "passed")],
+    ids=["in many files", "removed and open", "empty ones", "mapped, which counts once"],
+)
+def test_files_at_level_1_lie_in_memory_and_count_as_such(tmp_path: Path, how: str, verdict: str) -> None:
+    """Each was bounded, their number wasn't: 1.4 GiB were written and passed where 1 GiB was allowed."""
+    told = ground.manifest(
+        KEEPS.replace("    HOW\n", how.lstrip("\n")), mode="test", tests=[{"n": 40, "seed": n} for n in range(4)],
+        limits=ground.limits(memory_bytes=256 << 20),
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told, env={"KBSLURM_EVAL_LEVEL": "1"}).told
+    assert report.isolation.level == 1
+    assert report.verdict == verdict, report.reason

@@ -19,6 +19,7 @@ from typing import Any
 
 from kbslurm_eval.cage import user_counts, users
 from kbslurm_eval.cage.core_warmer import CoreWarmer
+from kbslurm_eval.cage.held_files import TOO_MANY, HeldFiles
 from kbslurm_eval.cage.held_memory import HeldMemory
 from kbslurm_eval.cage.judge_children import LAUNCH_OF_ORPHAN, OWN_CHILDREN, end_orphans, orphans_now
 from kbslurm_eval.cage.kernel_memory import KernelMemory
@@ -212,7 +213,7 @@ class LocalRunner:
         self._tree = ProcessTree(
             [p for p in (self._main, self._keeper) if p], self._main, orphans=None if self._keeper else orphans_now
         )
-        self._kernel_memory = KernelMemory(self._main)
+        self._kernel_memory, self._files = KernelMemory(self._main), HeldFiles(self.work)
         self._drain = RunnerLog(log_read, limits.log_bytes)
         self._text: str | None = None
 
@@ -359,7 +360,10 @@ class LocalRunner:
         if self._status is not None:
             return TOO_MUCH if self.killed_by_kernel() and self._peak > self._limits.memory_bytes // 2 else ""
         held = self._memory.now(own := self._own(), self._tree.resident) + self._kernel_memory.now(own)
+        held += self._files.beyond_mapped(own)
         self._peak = max(self._peak, held)
+        if self._files.too_many:
+            return TOO_MANY
         return TOO_MUCH if held > self._limits.memory_bytes else user_counts.hoarded(own)
 
     def kill(self) -> None:

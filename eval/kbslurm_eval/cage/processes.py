@@ -86,6 +86,13 @@ def _resident_in(statm: bytes) -> int:
     return int(words[1]) * _PAGE if len(words) > 1 else 0
 
 
+def mapped_bytes(pid: int) -> int:
+    """What of its memory are pages of files, those in shared memory among them."""
+    with contextlib.suppress(OSError, IndexError, ValueError), open(f"{_proc_folder(pid)}/statm", "rb") as file:
+        return int(file.read().split()[2]) * _PAGE
+    return 0
+
+
 def resident_bytes(pids: list[int], limit: int, of: Callable[[int], int]) -> int:
     """The memory that these processes hold; where it seems to be over the limit pages that they share count once."""
     resident = sum(map(of, pids))

@@ -1,0 +1,71 @@
+"""What a runner without a file system of its own keeps in files: they lie in memory, and are in no process's."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from kbslurm_eval.cage.processes import mapped_bytes
+
+SHARE = 0.1  # of the time since a look that such looks may take
+LEAST_NS = 10_000_000  # and so long between two in any case
+MOST = 20_000  # files and folders, each of which takes a kilobyte of the kernel's memory besides
+BLOCK, SMALL = 512, 1 << 20
+TOO_MANY = f"the submission keeps more than {MOST:,} files"
+
+
+class HeldFiles:
+    """The files of one runner: in the folder where it may write, and those that it has open and has removed."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._held = self._next_ns = 0
+        self._device = 0 if folder is None else folder.stat().st_dev
+        self.too_many = False
+
+    def beyond_mapped(self, pids: Sequence[int]) -> int:
+        """What these processes' memory doesn't contain of it, in bytes: what is mapped is in both."""
+        held = self.now(pids)
+        return max(0, held - sum(map(mapped_bytes, pids))) if held > SMALL else 0
+
+    def now(self, pids: Iterable[int]) -> int:
+        """All of it in bytes, as of the last look."""
+        if self._folder is None or (began := time.monotonic_ns()) < self._next_ns:
+            return self._held
+        self._held = self._below(self._folder) + self._removed(pids)
+        took = time.monotonic_ns() - began
+        self._next_ns = began + took + max(LEAST_NS, int(took / SHARE))
+        return self._held
+
+    def _below(self, folder: Path) -> int:
+        held, many, waiting = 0, 0, [os.fspath(folder)]
+        seen = set[int]()
+        while waiting:
+            with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    many += 1
+                    if many > MOST:
+                        self.too_many = True
+                        return held
+                    with contextlib.suppress(OSError):
+                        told = entry.stat(follow_symlinks=False)
+                        if entry.is_dir(follow_symlinks=False):
+                            waiting.append(entry.path)
+                        elif told.st_ino not in seen:
+                            seen.add(told.st_ino)
+                            held += told.st_blocks * BLOCK
+        return held
+
+    def _removed(self, pids: Iterable[int]) -> int:
+        found = dict[int, int]()
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                for fd in os.listdir(f"/proc/{pid}/fd"):
+                    with contextlib.suppress(OSError):
+                        told = os.stat(f"/proc/{pid}/fd/{fd}")
+                        if told.st_dev == self._device and told.st_nlink == 0:
+                            found[told.st_ino] = told.st_blocks * BLOCK
+        return sum(found.values())
