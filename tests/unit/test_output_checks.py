@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,12 @@ PRECISE = np.linspace(1, 2, 100)
         (np.full(20, 1e300), np.full(20, 1e300), ""),
         ([1e300] * 20, [1e300] * 20, ""),
         (np.full(20, np.inf), np.full(20, np.inf), ""),
+        (np.zeros(100), PRECISE * 1e-200, "100 of 100"),  # whose squares are 0
+        ([0.0] * 100, (PRECISE * 1e-200).tolist(), "is 0.0; 1e-200"),
+        (PRECISE * 1e-200 * (1 + 1e-12), PRECISE * 1e-200, ""),
+        (np.append(np.zeros(100), -np.inf), np.append(PRECISE * 1e-12, -np.inf), "100 of 101"),  # masked
+        ([*[0.0] * 100, math.inf], [*(PRECISE * 1e-12).tolist(), math.inf], "is 0.0; 1e-12"),
+        (np.append(np.zeros(100), np.nan), np.append(PRECISE * 1e-12, np.nan), "100 of 101"),
     ],
 )
 def test_zeros_are_no_answer_of_small_numbers_and_single_precision_none_of_double(

@@ -54,28 +54,44 @@ PIECE = 1 << 20
 
 
 def size_of(kind: str, numbers: Any) -> Size | None:
-    """How large these numbers are; None if they are too few to tell, aren't finite, or are all 0. `kind`: whether they
-    are Python's own, numpy's or torch's."""
+    """How large these numbers are, those left out that aren't finite; None if they are too few to tell, or are all 0.
+    `kind`: whether they are Python's own, numpy's or torch's."""
     many = len(numbers) if kind == "plain" else math.prod(map(int, numbers.shape))
     if many < ENOUGH:
         return None
     flat = numbers if kind == "plain" else numbers.reshape(-1)
-    if kind == "plain":
-        total = sum(abs(one) * abs(one) for one in flat)
-    else:
-        total = sum(_squares(kind, flat[start : start + PIECE]) for start in range(0, many, PIECE))
-    if not total or not math.isfinite(total):
+    parts = [_part_of(kind, flat[start : start + PIECE]) for start in range(0, many, PIECE)]
+    top, count = max(part.top for part in parts), sum(part.count for part in parts)
+    if not top or count < ENOUGH:
         return None
+    total = math.fsum(part.squares * (part.top / top) ** 2 for part in parts)
     some = flat[:: many // LOOKED_AT | 1]
-    sizes = sorted(map(abs, some) if kind == "plain" else _magnitudes(kind, some).tolist())
-    return Size(root_mean_square=math.sqrt(total / many), least=sizes[len(sizes) // 10])
+    sizes = sorted(filter(math.isfinite, map(abs, some) if kind == "plain" else _magnitudes(kind, some).tolist()))
+    return Size(root_mean_square=top * math.sqrt(total / count), least=sizes[len(sizes) // 10] if sizes else 0.0)
 
 
-def _squares(kind: str, numbers: Any) -> float:
-    """The sum of their squares, in double precision."""
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """The largest of some numbers, the sum of all their squares in units of its own, and how many are finite: a square
+    itself may be too small or too large for a number."""
+
+    top: float
+    squares: float
+    count: int
+
+
+def _part_of(kind: str, numbers: Any) -> _Part:
+    if kind == "plain":
+        found = [size for size in map(abs, numbers) if math.isfinite(size)]
+        top = max(found, default=0.0)
+        return _Part(top=top, squares=math.fsum((size / top) ** 2 for size in found) if top else 0.0, count=len(found))
     with imported("numpy").errstate(all="ignore") if kind == "numpy" else contextlib.nullcontext():
-        found = _magnitudes(kind, numbers)
-        return float((found * found).sum())
+        sizes = _magnitudes(kind, numbers)
+        is_finite = imported(kind).isfinite(sizes)
+        sizes = sizes if bool(is_finite.all()) else sizes[is_finite]
+        count = math.prod(map(int, sizes.shape))
+        top = float(sizes.max()) if count else 0.0
+        return _Part(top=top, squares=float(((sizes / top) ** 2).sum()) if top else 0.0, count=count)
 
 
 def _magnitudes(kind: str, numbers: Any) -> Any:
