@@ -122,6 +122,7 @@ def test_a_compiled_submission_passes_every_phase(tmp_path: Path, level: int, wa
         (("+ more", "- more"), "wrong", "another answer"),
         (("  return 0;", "  *(volatile int *)0 = 1; return 0;"), "error", "signal SIGSEGV"),
         (("custom_kernel", "another_kernel"), "error", "custom_kernel"),
+        (("  return 0;", "  extern int nowhere(int); return nowhere(1);"), "error", "undefined reference to `nowhere"),
         (("int64_t more = 0;", '#include "reference.py"'), "error", "reference.py: No such file"),
         (("<cstdint>", "<cstdint>\n__global__ void k() {}"), None, "here, and this is device code: submission.cu:4"),
         (("  return 0;", '  return "__global__ <<<"[0] - 95;'), "passed", ""),
@@ -425,6 +426,14 @@ def test_the_first_errors_are_what_is_told() -> None:
         "expected is int custom_kernel()"
     )
     assert "kb_unit" not in compiler.excerpt(around + said, "submission.cu", "int custom_kernel()")
+    linked = (
+        "/usr/bin/ld: /tmp/cc.o: in function `custom_kernel':\nkb_unit.cu:(.text+0x118): undefined reference to `f()'\n"
+    )
+    linked += "collect2: error: ld returned 1 exit status\n"
+    assert compiler.excerpt(linked, "submission.cu", "int custom_kernel()") == "undefined reference to `f()'"
+    assert compiler.excerpt("/usr/bin/ld: cannot find -lnone\ncollect2: error: ld returned 1 exit status\n") == (
+        "/usr/bin/ld: cannot find -lnone"
+    )
     assert compiler.excerpt("nothing known\nlast line\n") == "nothing known; last line"
 
 

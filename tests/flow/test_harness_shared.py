@@ -15,7 +15,7 @@ from kbslurm_eval.cage import landlock, syscall_filter
 from kbslurm_eval.runner import isolation_hints
 from tests.adversarial import corpus
 from tests.flow import harness_ground as ground
-from tests.services import LANDLOCK, PYTHON, ROOT, needs, pointless
+from tests.services import LANDLOCK, PYTHON, ROOT, USER_NAMESPACES, needs, pointless
 
 AT_1 = {"KBSLURM_EVAL_LEVEL": "1"}
 # Everything that is shared by name is made, and a process started that holds it.
@@ -276,3 +276,29 @@ def test_below_namespaces_only_the_fence_lets_signals_go() -> None:
     assert syscall_filter.seccomp_filter(bare=False, own_pid=own, scoped=True) == syscall_filter.seccomp_filter(
         bare=False, own_pid=own
     )
+
+
+LARGE = """
+from multiprocessing.shared_memory import SharedMemory
+
+
+def custom_kernel(data):
+    memory = SharedMemory(create=True, size=SIZE << 20)
+    memory.buf[-1] = 1
+    memory.close()
+    memory.unlink()
+    return sorted(data)
+"""
+
+
+@needs(LANDLOCK, USER_NAMESPACES)
+@pytest.mark.parametrize("level", ["1", "2"])
+@pytest.mark.parametrize(("size", "verdict"), [(100, "passed"), (200, "error")])
+def test_shared_memory_is_as_large_as_a_file_may_be_at_each_level(
+    tmp_path: Path, level: str, size: int, verdict: str
+) -> None:
+    """It was 64 MiB at level 2, and the first page beyond that was the end of the process."""
+    told = ground.manifest(LARGE.replace("SIZE", str(size)), mode="test", limits=ground.limits(file_bytes=128 << 20))
+    report = ground.judged(tmp_path, told, env={"KBSLURM_EVAL_LEVEL": level}).told
+    assert report.verdict == verdict, report.reason
+    assert verdict == "passed" or "File too large" in report.reason

@@ -109,7 +109,9 @@ def test_an_input_with_strides_of_its_own_is_named_where_nothing_else_explains_i
         ("the product is wrong", False),
         ("[0.1, 0.2] isn't [0.2, 0.1]", False),
         ("", False),
+        ("'at" + " " * 200_000 + "' isn't the reverse", False),  # an answer that is quoted: it took a minute
     ],
+    ids=lambda given: str(given)[:20],
 )
 def test_a_check_that_names_a_place_keeps_the_word(said: str, is_told: bool) -> None:
     assert first_wrong.already_told(said) is is_told

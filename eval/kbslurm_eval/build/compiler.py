@@ -29,6 +29,9 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _WARM_UP = re.compile(r"\bkb_warm_up\b")
 _ERROR = re.compile(r"\b(?:error(?! detected in the compilation)|undefined reference|undefined symbol)\b")
 _AROUND = re.compile(r"kb_unit\.cu(?:[:(][\d:,]+\)?)?:?\s*(?:(?:fatal )?error:\s*)?")
+# what a linker says names our own unit, and the line that it speaks of only where there is debug information
+_LINKING = re.compile(r"^\S*(?:ld|\.[a-z]+):.*?(?=undefined (?:reference|symbol))")
+_LINKED = re.compile(r"collect2: error|\S*ld: \S+: in function")
 _NUMBERED = re.compile(r"\s*\d+ \|(.*)")
 _CARET = re.compile(r"\s*[\^~]+\s*$")
 _NVCC_ONLY = re.compile(
@@ -81,7 +84,7 @@ def compiled(told: dict[str, Any], cache: str) -> tuple[int, str]:
 def excerpt(said: str, entry: str = "", expected: str = "") -> str:
     """The first errors in a compiler's output, each with the line that it is about. Those in the code around a
     submission (`entry`) only say that it isn't as it is called: `expected` says how that is."""
-    lines = said.splitlines()
+    lines = [_LINKING.sub("", line) for line in said.splitlines() if not _LINKED.match(line)]
     errors = [n for n, line in enumerate(lines) if _ERROR.search(line)]
     own = [n for n in errors if not _AROUND.match(lines[n].strip())]
     if expected and errors and not own:
@@ -138,7 +141,8 @@ def _argv(compiler: str, told: dict[str, Any], work: str, library: str) -> list[
     elif amd:
         argv += ["-fPIC", "-fno-color-diagnostics", *_host(flags)]
     else:
-        argv += ["-fPIC", "-fdiagnostics-color=never", *_host(flags)]
+        # what is defined nowhere is an error here, with its line, and not when it is loaded
+        argv += ["-fPIC", "-fdiagnostics-color=never", "-Wl,-z,defs", *_host(flags)]
         shim = os.path.join(work, "kb_host_cuda")
         for header in ("cuda_runtime.h", "cuda_runtime_api.h"):
             _written(os.path.join(shim, header), told["host_cuda"])

@@ -25,6 +25,7 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVA
     1 << 18,
 )
 MNT_DETACH = 2
+SHM_LEAST = 64 << 20  # bytes of shared memory for each rank of a launch
 
 
 def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
@@ -88,7 +89,8 @@ def make_root(spec: dict[str, Any]) -> None:
     for device in (*(f"/dev/{name}" for name in DEVICES), *spec["devices"]):
         _place(root, device)
     os.mkdir(f"{root}/dev/shm", 0o755)
-    _memory(f"{root}/dev/shm", f"size={64 * spec['ranks']}m,mode=1777", inodes=4096)
+    # as large as a file may be: whoever touches a page beyond its end is ended by a signal
+    _memory(f"{root}/dev/shm", f"size={max(SHM_LEAST * spec['ranks'], size)},mode=1777", inodes=4096)
     for name, to in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
         os.symlink(to, f"{root}/dev/{name}")
     with contextlib.suppress(OSError):
