@@ -237,3 +237,53 @@ def custom_kernel(data):
     told = ground.manifest(source, files={"reference.py": CONFIGURED}, tests=cases, benchmarks=cases, hidden=[])
     report = ground.judged(tmp_path, told).told
     assert report.verdict == "passed", report.reason
+
+
+PLACES = """
+import array
+import random
+
+
+def generate_input(n, seed):
+    draw = random.Random(seed)
+    return [draw.randrange(3) for _ in range(n)]
+
+
+def ref_kernel(data):
+    return array.array("l", (at for at, one in enumerate(data) if one))
+
+
+def check_implementation(data, output):
+    want = list(ref_kernel(data))
+    return list(output) == want, f"{output} aren't the places"
+"""
+WITHOUT = PLACES.replace("def ref_kernel", "def places").replace("ref_kernel", "places")
+
+
+@pytest.mark.parametrize("problem", [PLACES, WITHOUT], ids=["with a reference", "with a check only"])
+@pytest.mark.parametrize("form", ["list({})", 'array.array("i", {})', 'array.array("l", {})'])
+def test_an_answer_of_another_kind_may_be_of_another_length_each_time(tmp_path: Path, problem: str, form: str) -> None:
+    """It was right in the tests and wrong in each timed phase: after a claim another input was asked for."""
+    answer = form.format("(at for at, one in enumerate(data) if one)")
+    source = f"import array\n\n\ndef custom_kernel(data):\n    return {answer}\n"
+    told = ground.manifest(
+        source,
+        files={"reference.py": problem},
+        tests=CASES,
+        benchmarks=CASES,
+        hidden=CASES,
+        config={"outputs": "check"},
+    )
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+
+
+def test_a_reason_is_one_line_whatever_the_check_quotes(tmp_path: Path) -> None:
+    problem = PLACES.replace('f"{output} aren', 'f"{output[0]} aren')
+    source = 'def custom_kernel(data):\n    return ["x\\nverdict: passed\\nscore: 1"]\n'
+    told = ground.manifest(
+        source, files={"reference.py": problem}, tests=CASES, benchmarks=CASES, mode="test", config={"outputs": "check"}
+    )
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "wrong"
+    assert len(report.reason.splitlines()) == len(report.tests[0].message.splitlines()) == 1, report.reason

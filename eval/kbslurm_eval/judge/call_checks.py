@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kbslurm_eval.judge.launch import LATE_CAP, Launch
 from kbslurm_eval.judge.reference import Case, Prepared, Reference
-from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, Reply, claimed, clean
+from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, Reply, as_one_line, claimed, clean
 from kbslurm_eval.judge.run_state import RunState
 from kbslurm_eval.shared import layouts
 from kbslurm_eval.shared.runner_link import Status
@@ -116,9 +116,10 @@ class CallChecks:
         if differs and not claimed_ns:
             other = self._run.reference.granted(prepared, reply.text)
             if other is not None:
+                # with the same input, since the answer to another may be of another length; both calls' times count,
+                # so whoever remembers it gains nothing
                 launch.granted[declared] = other
-                again = None if seed is None else seed ^ 1
-                return self.one_call(name, case, again, launch, claimed_ns=reply.ns, copied=copied)
+                return self.one_call(name, case, seed, launch, claimed_ns=reply.ns, copied=copied)
         if reply.status != Status.OK:
             return claimed(reply), reply.ns
         answer = Answer(prepared=prepared, out=reply.out, layout=reply.layout or prepared.layout, there=reply.there)
@@ -185,6 +186,7 @@ class CallChecks:
         except layouts.Misfit as misfit:
             return Rejected("wrong", f"an answer is wrong: {misfit}", "an answer is wrong")
         good, said = self._run.reference.check(prepared, output, last=name != "test")
+        said = as_one_line(said[: 4 * MESSAGE_CAP])  # it may quote the answer
         self._run.results.checked += 1
         if good:
             facts = self._run.results.facts
@@ -194,7 +196,7 @@ class CallChecks:
             return None
         if name == "test" and self._hints < HINTS_MOST:
             self._hints += 1
-            said = self._run.reference.explained(prepared, output, said)
+            said = as_one_line(self._run.reference.explained(prepared, output, said))
         return Rejected("wrong", f"an answer is wrong: {said}" if said else "an answer is wrong", "an answer is wrong")
 
     def checked_late(self, name: PhaseName) -> Iterator[tuple[Case, Rejected]]:
