@@ -185,3 +185,46 @@ def test_each_launch_in_namespaces_is_a_user_of_its_own(user: str) -> None:
         for end in ends:
             end.close()
     assert len(seen) == 3 and 0 not in seen
+
+
+LOCKS = """
+import fcntl, os, sqlite3, struct, time
+
+held = []
+
+
+def custom_kernel(data):
+    if not held:
+        HOW
+    return sorted(data)
+"""
+OF_EVERYBODYS_FILE = """
+        for name, command in (("/dev/null", COMMAND), ("/usr/bin/env", COMMAND)):
+            held.append(os.open(name, os.O_RDONLY))
+            for n in range(700, 0, -1):
+                fcntl.fcntl(held[-1], command, struct.pack("hhqqi4x", fcntl.F_RDLCK, 0, 2 * n, 1, 0))
+        time.sleep(1)
+"""
+OF_ITS_OWN = """
+        held.append(sqlite3.connect(os.path.join(os.environ.get("TMPDIR", "/tmp"), "own.db")))
+        held[0].execute("create table t (n)")
+        held[0].executemany("insert into t values (?)", [(n,) for n in range(3_000)])
+"""
+
+
+@pytest.mark.parametrize("level", ["1", "2"])
+@pytest.mark.parametrize(
+    ("how", "verdict"),
+    [
+        (OF_EVERYBODYS_FILE.replace("COMMAND", "37"), "memory"),
+        (OF_EVERYBODYS_FILE.replace("COMMAND", "fcntl.F_SETLK"), "memory"),
+        (OF_ITS_OWN, "passed"),
+    ],
+    ids=["an open file's", "a process's", "a database's"],
+)
+def test_nobody_slows_others_by_locks_on_everybodys_files(tmp_path: Path, level: str, how: str, verdict: str) -> None:
+    """Closing /dev/null took 4,000 times as long, the baseline's starting of a program several times."""
+    told = ground.manifest(LOCKS.replace("        HOW\n", how.lstrip("\n")), mode="test")
+    report = ground.judged(tmp_path, told, env={"KBSLURM_EVAL_LEVEL": level}).told
+    assert report.verdict == verdict, report.reason
+    assert verdict == "passed" or "locks on ranges of files" in report.reason

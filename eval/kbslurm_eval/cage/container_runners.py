@@ -54,8 +54,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kbslurm_eval.cage import places, user_counts
+from kbslurm_eval.cage import held_locks, places, user_counts
 from kbslurm_eval.cage.core_warmer import CoreWarmer
+from kbslurm_eval.cage.held_locks import HeldLocks
 from kbslurm_eval.cage.held_memory import HeldMemory
 from kbslurm_eval.cage.kernel_memory import KernelMemory
 from kbslurm_eval.cage.limits import GOES_FIRST, SPARED
@@ -175,7 +176,7 @@ class ContainerRunner:
         self._text: str | None = None
         self._pid = self._awaited()
         self._tree = ProcessTree([self._pid], None, inner=True)
-        self._kernel_memory = KernelMemory(self._pid)
+        self._kernel_memory, self._locks = KernelMemory(self._pid), HeldLocks()
 
     @property
     def folder(self) -> Path:
@@ -239,6 +240,8 @@ class ContainerRunner:
             return TOO_MUCH if self.killed_by_kernel() and (told or self._peak > self._limits.memory_bytes // 2) else ""
         held = self._memory.now(own := self._tree.known(), self._tree.resident) + self._kernel_memory.now(own)
         self._peak = max(self._peak, held)
+        if self._locks.look(own):
+            return held_locks.TOO_MANY
         return TOO_MUCH if held > self._limits.memory_bytes else user_counts.hoarded(own)
 
     def kill(self) -> None:

@@ -17,9 +17,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kbslurm_eval.cage import user_counts, users
+from kbslurm_eval.cage import held_files, held_locks, user_counts, users
 from kbslurm_eval.cage.core_warmer import CoreWarmer
-from kbslurm_eval.cage.held_files import TOO_MANY, HeldFiles
+from kbslurm_eval.cage.held_files import HeldFiles
+from kbslurm_eval.cage.held_locks import HeldLocks
 from kbslurm_eval.cage.held_memory import HeldMemory
 from kbslurm_eval.cage.judge_children import LAUNCH_OF_ORPHAN, OWN_CHILDREN, end_orphans, orphans_now
 from kbslurm_eval.cage.kernel_memory import KernelMemory
@@ -214,6 +215,7 @@ class LocalRunner:
             [p for p in (self._main, self._keeper) if p], self._main, orphans=None if self._keeper else orphans_now
         )
         self._kernel_memory, self._files = KernelMemory(self._main), HeldFiles(self.work)
+        self._locks = HeldLocks()
         self._drain = RunnerLog(log_read, limits.log_bytes)
         self._text: str | None = None
 
@@ -363,7 +365,9 @@ class LocalRunner:
         held += self._files.beyond_mapped(own)
         self._peak = max(self._peak, held)
         if self._files.too_many:
-            return TOO_MANY
+            return held_files.TOO_MANY
+        if self._locks.look(own):
+            return held_locks.TOO_MANY
         return TOO_MUCH if held > self._limits.memory_bytes else user_counts.hoarded(own)
 
     def kill(self) -> None:

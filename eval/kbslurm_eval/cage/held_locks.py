@@ -1,0 +1,56 @@
+"""The locks that a runner's processes hold on ranges of files. The kernel keeps those of one file in one list and walks
+it whenever anybody closes that file, /dev/null and the C library too, whether their holder is stopped or not."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable
+
+MOST = 1_000
+TOO_MANY = f"the submission holds more than {MOST:,} locks on ranges of files"
+LINE = 40  # bytes of a lock in /proc/locks, at least
+SHARE = 0.1  # of the time since a look that such looks may take
+LEAST_NS = 10_000_000  # and so long between two in any case
+
+
+class HeldLocks:
+    """Whether one runner holds too many, as of the last look."""
+
+    def __init__(self) -> None:
+        self._next_ns = 0
+        self.too_many = False
+
+    def look(self, pids: Iterable[int]) -> bool:
+        """Whether these processes hold more than anybody needs, together."""
+        if not self.too_many and (began := time.monotonic_ns()) >= self._next_ns:
+            self.too_many = _many_there_are() and _held_by(pids) > MOST
+            took = time.monotonic_ns() - began
+            self._next_ns = began + took + max(LEAST_NS, int(took / SHARE))
+        return self.too_many
+
+
+def _many_there_are() -> bool:
+    """Whether so many exist on this node, whoever holds them."""
+    size = 0
+    with contextlib.suppress(OSError), open("/proc/locks", "rb", buffering=0) as file:
+        while size < MOST * LINE and (part := file.read(1 << 16)):
+            size += len(part)
+    return size >= MOST * LINE
+
+
+def _held_by(pids: Iterable[int]) -> int:
+    """How many of them these processes hold: those of one open file once, though several may have it open."""
+    seen = dict[tuple[str, ...], int]()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for fd in os.listdir(f"/proc/{pid}/fdinfo"):
+                with contextlib.suppress(OSError), open(f"/proc/{pid}/fdinfo/{fd}", "rb") as file:
+                    told = file.read()
+                    if many := told.count(b"\nlock:"):
+                        # one process's own locks are shown at each of its descriptors of that file
+                        inode = next((line for line in told.splitlines() if line.startswith(b"ino:")), b"")
+                        key = (str(pid), inode.decode())
+                        seen[key] = max(seen.get(key, 0), many)
+    return sum(seen.values())
