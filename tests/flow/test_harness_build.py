@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -368,6 +369,46 @@ def test_an_archive_comes_back_as_it_went(tmp_path: Path) -> None:
     assert list(archive.read(archive.written(str(tmp_path), 4), 4)) == found, "exactly as many bytes as it may have"
     with pytest.raises(archive.TooLarge):
         archive.written(str(tmp_path), 3)
+
+
+def test_what_is_gone_or_no_file_is_left_out_of_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "kept").write_bytes(b"x")
+    (tmp_path / "link").symlink_to("kept")
+    os.mkfifo(tmp_path / "pipe")
+    listed = archive._files
+
+    def with_one_that_is_gone(folder: str) -> Iterator[tuple[str, str]]:
+        yield "a.tmp", str(tmp_path / "a.tmp")
+        yield from listed(folder)
+
+    monkeypatch.setattr(archive, "_files", with_one_that_is_gone)
+    assert [e.name for e in archive.read(archive.written(str(tmp_path), 1 << 20), 1 << 20)] == ["kept"]
+
+
+UNREADABLE = """
+import os
+import pathlib
+
+cache = pathlib.Path(os.environ["KBSLURM_CACHE"])
+if not (cache / "folder").exists():
+    (cache / "file").write_text("x")
+    (cache / "file").chmod(0o200)
+    (cache / "folder").mkdir()
+    (cache / "folder" / "file").write_text("x")
+    (cache / "folder").chmod(0o300)
+
+
+def custom_kernel(data):
+    return sorted(data)
+"""
+
+
+@pytest.mark.parametrize("wanted", [2, 1])
+def test_a_build_may_leave_what_nobody_can_read(tmp_path: Path, level: int, wanted: int) -> None:
+    """It was a violation: the builder had written into the link's control words."""
+    _reached(level, wanted)
+    report = ground.judged(tmp_path, _python(UNREADABLE), env={"KBSLURM_EVAL_LEVEL": str(wanted)}).told
+    assert report.verdict == "passed", report.reason
 
 
 def _archive(*entries: tuple[bytes, bytes]) -> bytes:

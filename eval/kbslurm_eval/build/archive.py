@@ -67,18 +67,25 @@ def folders(entries: Iterable[Entry]) -> list[str]:
 
 
 def written(folder: str, cap: int) -> bytes:
-    """The builder's half: the regular files below this folder, without links and files with unusual names."""
+    """The builder's half: the regular files below this folder, without links, files with unusual names, and what is
+    gone or can't be read."""
     parts, count, total = [], 0, 0
     inside: set[str] = set()
     for name, path in _files(folder):
-        found = os.stat(path, follow_symlinks=False)
-        total += found.st_size
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:  # a compiler's processes may still make and remove files of their own
+            continue
+        with open(fd, "rb") as file:
+            found = os.fstat(fd)
+            data = file.read(min(found.st_size, cap) + 1) if stat.S_ISREG(found.st_mode) else b""
+        if not stat.S_ISREG(found.st_mode):
+            continue
+        total += max(found.st_size, len(data))
         count += 1
         inside.update(_above(name))
         if total > cap or count > FILES_CAP or len(inside) > FOLDERS_CAP:
             raise TooLarge
-        with open(path, "rb") as file:
-            data = file.read(found.st_size + 1)
         encoded = name.encode("ascii")
         program = bool(found.st_mode & stat.S_IXUSR)
         at = min(max(0, found.st_mtime_ns), LATEST_NS)
@@ -92,7 +99,7 @@ def _files(folder: str) -> Iterator[tuple[str, str]]:
         for name in sorted(names):
             path = os.path.join(place, name)
             short = os.path.relpath(path, folder)
-            if _good(short) and stat.S_ISREG(os.stat(path, follow_symlinks=False).st_mode):
+            if _good(short):
                 yield short, path
 
 

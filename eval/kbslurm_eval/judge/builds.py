@@ -227,6 +227,8 @@ class Builds:
         reply = builder.ring(Kind.COLLECT, values.pack({"cap": cap}))
         if reply.status == Status.TOO_LARGE:
             raise BuildFailed("error", f"the build left more than {cap >> 20} MiB")
+        if reply.status == Status.NOT_BUILT:
+            raise BuildFailed("error", _plain(reply.text) or "what was built can't be read")
         size = int(reply.text) if re.fullmatch(r"[0-9]{1,12}", reply.text) else 0
         if reply.status != Status.OK or not 0 < size <= archive.most(cap):
             raise BuildFailed("violation", "the builder wrote into the link's control words")
