@@ -240,6 +240,7 @@ def test_neither_can_one_of_an_ordinary_users_judge(tmp_path: Path) -> None:
 KEEPS = """
 import os
 import tempfile
+import time
 
 held = []
 
@@ -268,6 +269,7 @@ EMPTY_ONES = """
     for number in range(9_000):
         open(os.path.join(tempfile.gettempdir(), f"{len(held)}-{number}"), "w").close()
     held.append(0)
+    time.sleep(1)  # a busy judge looks again only when that takes a tenth of the time
 """
 MAPPED = """
     import mmap
@@ -294,3 +296,90 @@ def test_files_at_level_1_lie_in_memory_and_count_as_such(tmp_path: Path, how: s
     report = ground.judged(tmp_path, told, env={"KBSLURM_EVAL_LEVEL": "1"}).told
     assert report.isolation.level == 1
     assert report.verdict == verdict, report.reason
+
+
+SMALL_MB = 64
+ARRAYS = """
+import numpy as np
+
+
+def generate_input(n, seed):
+    r = np.random.default_rng(seed)
+    return r.random(n), r.random(n)
+
+
+def ref_kernel(data):
+    return data[0] * data[1]
+"""
+MULTIPLIES = "def custom_kernel(data):\n    return data[0] * data[1]\n"
+TAKES_ROOM = """
+import os, tempfile
+
+
+def custom_kernel(data):
+    with tempfile.NamedTemporaryFile(delete=False) as file:
+        os.posix_fallocate(file.fileno(), 0, 12 << 20)
+    return data[0] * data[1]
+"""
+LEAVES = (
+    """
+import os
+
+where = os.environ.get("KBSLURM_CACHE")  # torch's load_inline would leave as much
+if where and not os.path.exists(f"{where}/table"):
+    with open(f"{where}/table", "wb") as file:
+        file.write(bytes(50 << 20))
+"""
+    + MULTIPLIES
+)
+
+
+def judged_in_small_memory(folder: Path, told: wire.Manifest, level: int) -> wire.Report:
+    """The harness on this manifest where the memory that links lie in is as small as a container's."""
+    inside = folder / "inside.py"
+    inside.write_text(
+        "import ctypes, os, runpy, subprocess, sys\n"
+        "assert ctypes.CDLL(None).unshare(0x20000) == 0\n"
+        "subprocess.run(['mount', '--make-rprivate', '/'], check=True)\n"
+        f"subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size={SMALL_MB}m,mode=1777', 'kb', '/dev/shm'], check=True)\n"
+        f"sys.argv[0] = {str(ground.EVAL)!r}\n"
+        f"runpy.run_path({str(ground.EVAL)!r}, run_name='__main__')\n"
+    )
+    return ground.judged(folder, told, env={"KBSLURM_EVAL_LEVEL": str(level)}, program=inside).told
+
+
+@needs(ROOT, LANDLOCK, USER_NAMESPACES)
+@pytest.mark.parametrize("level", [1, 2])
+@pytest.mark.parametrize(
+    ("source", "n", "verdict"),
+    [
+        (MULTIPLIES, 500_000, "passed"),
+        (MULTIPLIES, 2_000_000, "infrastructure"),
+        (LEAVES, 500_000, "infrastructure"),
+    ],
+    ids=["what fits", "large inputs", "a large build"],
+)
+def test_where_links_have_too_little_memory_nobody_took_it_who_left_nothing_there(
+    tmp_path: Path, level: int, source: str, n: int, verdict: str
+) -> None:
+    """It was a violation of the submission's."""
+    told = ground.manifest(
+        source, files={"reference.py": ARRAYS}, mode="benchmark", tests=[{"n": 10, "seed": 1}],
+        benchmarks=[{"n": n, "seed": 1}], hidden=[], config={"baseline": MULTIPLIES},
+        budget=wire.Budget(launches=1, calls=3), build=wire.Build(when="auto", limit_s=60, output_bytes=64 << 20),
+        limits=ground.limits(memory_bytes=2 << 30, file_bytes=256 << 20),
+    )  # fmt: skip
+    report = judged_in_small_memory(tmp_path, told, level)
+    assert report.verdict == verdict, report.reason
+    assert verdict == "passed" or f"has {SMALL_MB} MiB in all" in report.reason, report.reason
+
+
+@needs(ROOT, LANDLOCK)
+def test_whoever_takes_the_memory_of_the_links_is_to_blame(tmp_path: Path) -> None:
+    told = ground.manifest(
+        TAKES_ROOM, files={"reference.py": ARRAYS}, mode="benchmark", tests=[{"n": 10, "seed": 1}],
+        benchmarks=[{"n": 500_000, "seed": 1}], hidden=[], config={"baseline": MULTIPLIES},
+        budget=wire.Budget(launches=1, calls=9), limits=ground.limits(memory_bytes=2 << 30, file_bytes=256 << 20),
+    )  # fmt: skip
+    report = judged_in_small_memory(tmp_path, told, 1)
+    assert report.verdict in ("violation", "error", "memory"), report.reason

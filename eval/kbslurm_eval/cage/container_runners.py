@@ -224,6 +224,10 @@ class ContainerRunner:
             return f"it wrote more than {over} MiB of files and was stopped"
         return end_in_words(status - 128) if status > 128 else f"exit code {status}"
 
+    def kept_bytes(self) -> int:
+        """It writes elsewhere, and is stopped where that is too much."""
+        return 0
+
     def threads(self, *, running: bool = False) -> int:
         """How many threads its processes have now, or how many of those don't wait for anything."""
         return self._tree.threads(running=running)

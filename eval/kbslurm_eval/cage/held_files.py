@@ -33,8 +33,13 @@ class HeldFiles:
 
     def now(self, pids: Iterable[int]) -> int:
         """All of it in bytes, as of the last look."""
-        if self._folder is None or (began := time.monotonic_ns()) < self._next_ns:
-            return self._held
+        return self._held if time.monotonic_ns() < self._next_ns else self.seen(pids)
+
+    def seen(self, pids: Iterable[int]) -> int:
+        """All of it in bytes, now."""
+        if self._folder is None:
+            return 0
+        began = time.monotonic_ns()
         self._held = self._below(self._folder) + self._removed(pids)
         took = time.monotonic_ns() - began
         self._next_ns = began + took + max(LEAST_NS, int(took / SHARE))

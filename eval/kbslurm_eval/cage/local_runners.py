@@ -346,6 +346,10 @@ class LocalRunner:
         status = self._reap(self._main, os.WNOHANG)
         return None if status is None else end_in_words(status)
 
+    def kept_bytes(self) -> int:
+        """How much it keeps in files where the links' are, now."""
+        return self._files.seen(self._own())
+
     def threads(self, *, running: bool = False) -> int:
         """How many threads its processes have now, or how many of those don't wait for anything."""
         return self._tree.threads(running=running)

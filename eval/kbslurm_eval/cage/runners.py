@@ -64,6 +64,10 @@ class Runner(Protocol):
         its user; empty otherwise."""
         ...
 
+    def kept_bytes(self) -> int:
+        """How much it keeps in files where the links' are, as far as that can be seen."""
+        ...
+
     def threads(self, *, running: bool = False) -> int:
         """How many threads its processes have now, or how many of those don't wait for anything."""
         ...

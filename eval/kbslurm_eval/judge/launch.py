@@ -21,7 +21,7 @@ from kbslurm_eval.judge import builds
 from kbslurm_eval.judge.buffers import BUFFERS
 from kbslurm_eval.judge.first_look import places_in, seen_in
 from kbslurm_eval.judge.heartbeat import Heartbeat
-from kbslurm_eval.judge.reference import NULL_WHOLE_CAP, Prepared
+from kbslurm_eval.judge.reference import NULL_WHOLE_CAP, Prepared, ProblemTrouble
 from kbslurm_eval.judge.replies import Rejected, Reply, gone, with_last_line
 from kbslurm_eval.shared import bundle, destinations, layouts, remove_tree, runner_link, timing, values
 from kbslurm_eval.shared.runner_link import JudgeEnd, Kind, Status
@@ -38,6 +38,7 @@ SPIN_NS = 400_000
 # a runner may take this many times its usual time to be ready, and so long in any case
 # a guide for competitors names half of what is free
 WAKES_FREE, WAKE_FREE_NS, WAKE_MOST_NS = 8, 2_000_000, 5_000_000
+TAKEN_LEAST = 8 << 20  # whoever has put more bytes than this into the links' memory, large pages' rest aside, took it
 LATE_TOLD = 8  # of fewer calls it isn't told how long they took to be ready
 START_S = 60.0
 PIECE, PIECES = 4096, 16  # what is read of an output at once, and in how many pieces at most, where nobody is stopped
@@ -48,16 +49,17 @@ _Result = TypeVar("_Result")
 
 
 def takes_its_link(method: Callable[Concatenate[Any, _Given], _Result]) -> Callable[Concatenate[Any, _Given], _Result]:
-    """Where there is no room for the link's files once a submission is there, it is the submission that took it."""
+    """Where there is no room for the link's files, it is the submission that took it, if that can be seen; otherwise
+    there is too little for this problem, or somebody else has it."""
 
     @functools.wraps(method)
     def guarded(self: Any, /, *args: _Given.args, **named: _Given.kwargs) -> _Result:
         try:
             return method(self, *args, **named)
         except OSError as error:
-            if error.errno != errno.ENOSPC or not self.has_submission:
+            if error.errno != errno.ENOSPC:
                 raise
-            raise Rejected("violation", "the submission took the memory of the link's files away") from None
+            raise self.without_room() from None
 
     return guarded
 
@@ -328,13 +330,38 @@ class Launch:
         the whole, and is to blame where that is too long."""
         self._allowance.cleanup_s += 2 * seconds
 
+    @property
+    def _links(self) -> Sequence[JudgeEnd]:
+        return (self._link,)
+
+    def without_room(self) -> Rejected | ProblemTrouble:
+        """What to say where the link's files have no room."""
+        if (taken := self._took_room()) is not None:
+            return taken
+        mib, room = sum(link.declared() for link in self._links) >> 20, self._link.room_in_all() >> 20
+        return ProblemTrouble(
+            f"there is no room for a call's input and answer: this launch's take {mib} MiB, beside those of the other"
+            f" launches and what was built, and the memory that they lie in ({self._link.folder.parent}) has {room} MiB"
+            " in all"
+        )
+
+    def _took_room(self) -> Rejected | None:
+        """The verdict if this submission has put more than was asked for where the links' files are."""
+        if not self.has_submission:
+            return None
+        beyond = sum(link.beyond() for link in self._links)
+        if any(link.resized() for link in self._links) or beyond + self.runner.kept_bytes() > TAKEN_LEAST:
+            return Rejected("violation", "the submission took the memory of the link's files away")
+        return None
+
     def hoard(self) -> Rejected | None:
         """The verdict if something else failed for want of memory that this submission holds, or held: where the kernel
         has ended it too, it came first, and what it had taken may have outlived it."""
         if self.runner.ended() is not None:
             return Rejected("memory", TOO_MUCH) if self.runner.killed_by_kernel() else None
-        why = self.runner.overdrawn()
-        return Rejected("memory", why) if why else None
+        if why := self.runner.overdrawn():
+            return Rejected("memory", why)
+        return self._took_room() if self._link.is_full() else None
 
     def _go_on(self) -> None:
         self.runner.thaw()
@@ -622,20 +649,17 @@ class Launch:
         end, token, out = self._link, self._link.token().to_bytes(8, "little"), memoryview(bytearray(told.copied))
         pieces = _pieces(out)
         allowed_s = self._allowance.left(start=self.starts)
-        try:
-            end.poison(told.out_size, told.laid)
-            slept_in_ns = self._waking.counts(self._wake(allowed_s, awake=True))
-            start_ns = time.perf_counter_ns()
-            os.pwrite(end.input, told.whole, 0)
-            for at, part in told.laid:
-                os.pwrite(end.out, part, at)
-            if told.null:
-                opened_ns, start_ns = start_ns, time.perf_counter_ns()
-            os.pwrite(end.bell, token, runner_link.GO)
-            if told.null:
-                self._open_ns = time.perf_counter_ns() - opened_ns
-        except OSError:  # its memory was there
-            raise Rejected("violation", "the submission took the memory of the link's files away") from None
+        end.poison(told.out_size, told.laid)
+        slept_in_ns = self._waking.counts(self._wake(allowed_s, awake=True))
+        start_ns = time.perf_counter_ns()
+        os.pwrite(end.input, told.whole, 0)
+        for at, part in told.laid:
+            os.pwrite(end.out, part, at)
+        if told.null:
+            opened_ns, start_ns = start_ns, time.perf_counter_ns()
+        os.pwrite(end.bell, token, runner_link.GO)
+        if told.null:
+            self._open_ns = time.perf_counter_ns() - opened_ns
         self._answered(token, start_ns, allowed_s)
         is_whole, ns = end.read_pieces(pieces), time.perf_counter_ns() - start_ns
         if not is_whole:

@@ -180,6 +180,10 @@ class RanksLaunch(Launch):
         parts = [self._taken(rank, tokens[rank], sizes[rank], first[rank], ns) for rank in range(self._world)]
         return RankReplies(ns=ns, parts=tuple(parts))
 
+    @property
+    def _links(self) -> Sequence[JudgeEnd]:
+        return (self._link, *self._ends)
+
     def _flush(self) -> None:
         """Nothing that a rank left in its device's cache is there any more; all of them are stopped."""
         if self._devices is None:

@@ -34,7 +34,8 @@ DONE, STATUS, TEXT_SIZE, AWAKE, CLAIM = 2048, 2056, 2064, 2072, 2080
 TEXT_AT, TEXT_CAP = 4096, 8192
 FIRST_SIZE = 65_536
 MASK = (1 << 63) - 1
-POISON = 4096
+POISON = PAGE = 4096
+FULL = 1 << 20
 FILES = ("bell", "in", "out")
 LENT = "lent"
 BUILT_SUFFIX = ".built"  # beside a launch's folder: its build results
@@ -156,6 +157,27 @@ class JudgeEnd:
     def resized(self) -> bool:
         """Whether someone else changed a file's size."""
         return any(os.fstat(self._fds[name]).st_size != size for name, size in self._sizes.items())
+
+    def declared(self) -> int:
+        """How many bytes its files have, as far as the judge made them."""
+        return sum(self._sizes.values())
+
+    def beyond(self) -> int:
+        """How many bytes of memory its files have more than that: room behind their ends can be taken, too."""
+        return sum(
+            max(0, os.fstat(self._fds[name]).st_blocks * 512 - (size + PAGE - 1) // PAGE * PAGE)
+            for name, size in self._sizes.items()
+        )
+
+    def room_in_all(self) -> int:
+        """How many bytes the memory has that its files lie in, used or not."""
+        told = os.fstatvfs(self.bell)
+        return told.f_blocks * told.f_frsize
+
+    def is_full(self) -> bool:
+        """Whether hardly anything of that is left."""
+        told = os.fstatvfs(self.bell)
+        return told.f_bavail * told.f_frsize < FULL
 
     def poison(self, size: int, laid: Iterable[tuple[int, memoryview]] = ()) -> None:
         """Fill the output with random bytes, so that an earlier call's output is of no use; not where it is `laid`."""
