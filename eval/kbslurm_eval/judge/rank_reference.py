@@ -246,7 +246,7 @@ def serve_rank(fd: int) -> int:
     except ProblemTrouble as trouble:
         send(line, {"trouble": str(trouble)}, b"")
         return 1
-    except Exception as error:  # noqa: BLE001 - of whatever library; it is told, not thrown
+    except BaseException as error:  # noqa: BLE001 - of whatever library; it is told, not thrown
         said = f"the reference's ranks can't form a process group: {type(error).__name__}: {error}"
         send(line, {"trouble": said[:1000]}, b"")
         return 1

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from kbslurm_eval.device import cuda_on_cpu, driver
 from kbslurm_eval.judge import counted_work, first_wrong, output_checks
 from kbslurm_eval.judge.buffers import BUFFERS
+from kbslurm_eval.judge.interrupts import INTERRUPTS
 from kbslurm_eval.judge.kept_inputs import KeptInput
 from kbslurm_eval.shared import claimed_layout, destinations, layouts, recorded, values
 from kbslurm_eval.shared.wire import Manifest
@@ -182,9 +183,9 @@ class Reference:
     def _loaded(file: str) -> types.ModuleType:
         try:
             return importlib.import_module(_module_name(file))
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                raise
+        except INTERRUPTS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is the author's code
             raise ProblemTrouble(f"the problem's {file} can't be loaded: {_said(error)}") from None
 
     @staticmethod
@@ -222,7 +223,9 @@ class Reference:
         began = time.perf_counter()
         try:
             return self._generate(**params)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code
+        except INTERRUPTS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is the author's code
             raise ProblemTrouble(f"generate_input failed for the case {case.spec!r}: {_said(error)}") from None
         finally:
             self.spent.generation_s += time.perf_counter() - began
@@ -243,7 +246,9 @@ class Reference:
         began = time.perf_counter()
         try:
             return self._answer(data)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code
+        except INTERRUPTS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is the author's code
             raise ProblemTrouble(f"the reference failed: {_said(error)}") from None
         finally:
             self.spent.answers_s += time.perf_counter() - began
@@ -334,7 +339,9 @@ class Reference:
         expected = self.answer(prepared) if prepared.expected is None else prepared.expected
         try:
             good, said = self._verdict(prepared, expected, self.answer(prepared) if self._one_file else None)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code
+        except INTERRUPTS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is the author's code
             raise ProblemTrouble(f"check_implementation failed on the reference's own answer: {_said(error)}") from None
         if not good:
             raise ProblemTrouble(
@@ -347,7 +354,9 @@ class Reference:
         try:
             finite = not self.answers or output_checks.finite(self._seen(output))
             good, said = self._verdict(prepared, output, prepared.expected, last=last and finite and not prepared.kept)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code, brought to this by an output
+        except INTERRUPTS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is the author's code, brought to this by an output
             return False, f"the check failed on this output: {_said(error)}"
         if good and self._is_missing(prepared, output):
             return False, "the answer is empty, and the reference's isn't"
@@ -391,7 +400,9 @@ class Reference:
             expected = self.answer(prepared) if prepared.expected is None else prepared.expected
             tolerance = self._tolerance or output_checks.Tolerance()
             found = first_wrong.told(self._seen(output), self._seen(expected), tolerance, prepared.packed)
-        except (Exception, SystemExit):  # noqa: BLE001 - a hint; no verdict hangs on it
+        except INTERRUPTS:
+            raise
+        except BaseException:  # noqa: BLE001 - a hint; no verdict hangs on it
             return said
         return "; ".join(part for part in ("" if own and found else said[:SAID_BESIDE], found) if part)
 
@@ -416,7 +427,9 @@ class Reference:
                 if not self._verdict(prepared, far, prepared.expected)[0]:
                     break
                 factor *= 2
-        except (Exception, SystemExit):  # noqa: BLE001 - a figure for the curious; no verdict hangs on it
+        except INTERRUPTS:
+            raise
+        except BaseException:  # noqa: BLE001 - a figure for the curious; no verdict hangs on it
             return None
         return factor
 

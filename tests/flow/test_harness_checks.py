@@ -1,0 +1,104 @@
+"""What a check may do to the judge, and what an answer may do to a check."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kbslurm_eval.shared import wire
+from tests.flow import harness_ground as ground
+
+PANIC = """
+import random
+
+class PanicException(BaseException):
+    '''as every panic of a library in Rust is'''
+
+def generate_input(n, seed):
+    draw = random.Random(seed)
+    return [draw.random() for _ in range(n)]
+
+def ref_kernel(data):
+    return sorted(data)
+
+def check_implementation(data, output):
+    if output != sorted(data):
+        raise PanicException("called `Option::unwrap()` on a `None` value")
+    return True, ""
+"""
+CASES = [{"n": 30, "seed": 3}, {"n": 20, "seed": 4}]
+BACKWARDS = "def custom_kernel(data):\n    return sorted(data)[::-1]\n"
+RIGHT = "custom_kernel = sorted\n"
+
+
+def judged(folder: Path, source: str, problem: str, **changed: object) -> wire.Report:
+    told = {"mode": "test", "hidden": [], "tests": CASES, "benchmarks": CASES[:1], **changed}
+    return ground.judged(folder, ground.manifest(source, files={"reference.py": problem}, **told)).told
+
+
+def test_a_check_that_panics_says_that_the_answer_is_wrong(tmp_path: Path) -> None:
+    report = judged(tmp_path, BACKWARDS, PANIC)
+    assert (report.verdict, "PanicException" in report.reason) == ("wrong", True), report.reason
+    assert judged(tmp_path / "right", RIGHT, PANIC).verdict == "passed"
+
+
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [
+        ("def generate_input(n, seed):", "generate_input failed"),
+        ("def ref_kernel(data):", "the reference failed"),
+        ("def check_implementation(data, output):", "failed on the reference's own answer"),
+    ],
+)
+def test_a_problem_that_panics_is_its_authors_trouble(tmp_path: Path, at: str, said: str) -> None:
+    report = judged(tmp_path, RIGHT, PANIC.replace(at, f"{at}\n    raise PanicException('once')"))
+    assert (report.verdict, said in report.reason) == ("infrastructure", True), report.reason
+
+
+def test_there_is_a_report_whatever_the_judge_runs_into(tmp_path: Path) -> None:
+    """Told by its name alone: what it says may be of a hidden case."""
+    odd = "class Odd(dict):\n    def items(self):\n        raise PanicException('the hidden case')\n"
+    report = judged(tmp_path, RIGHT, PANIC.replace("return sorted(data)\n", "return Odd()\n") + odd)
+    assert (report.verdict, report.reason) == ("infrastructure", "the harness failed: PanicException")
+
+
+STOPS = """
+import os, pathlib, time
+
+def generate_input(n, seed):
+    return [n]
+
+def ref_kernel(data):
+    return [2 * data[0]]
+
+def check_implementation(data, output):
+    if output != ref_kernel(data):
+        pathlib.Path(PATH).touch()
+        time.sleep(60)
+    return output == ref_kernel(data), ""
+"""
+
+
+def test_a_judge_that_is_told_to_end_blames_no_answer(tmp_path: Path) -> None:
+    asked, key = tmp_path / "asked", tmp_path / "key"
+    told = ground.manifest(
+        "def custom_kernel(data):\n    return [0]\n",
+        files={"reference.py": STOPS.replace("PATH", repr(str(asked)))},
+        tests=CASES, hidden=[], mode="test",
+    )  # fmt: skip
+    (tmp_path / "manifest.json").write_text(wire.dumps(told))
+    key.write_bytes(ground.KEY)
+    argv = [sys.executable, "-I", str(ground.EVAL), str(tmp_path / "manifest.json"), "--key", str(key)]
+    with subprocess.Popen([*argv, "--out", str(tmp_path / "out")], start_new_session=True) as judge:
+        until = time.monotonic() + 60
+        while not asked.exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        os.kill(judge.pid, signal.SIGTERM)
+        assert judge.wait(60) == 143
+    assert not (tmp_path / "out" / "report.json").exists()
