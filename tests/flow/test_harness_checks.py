@@ -102,3 +102,85 @@ def test_a_judge_that_is_told_to_end_blames_no_answer(tmp_path: Path) -> None:
         os.kill(judge.pid, signal.SIGTERM)
         assert judge.wait(60) == 143
     assert not (tmp_path / "out" / "report.json").exists()
+
+
+LINES = """
+import random
+def generate_input(n, seed):
+    draw = random.Random(seed)
+    return [draw.random() for _ in range(n)]
+def ref_kernel(data):
+    return [2 * x + 1 for x in data]
+def check_implementation(data, output):
+    want = ref_kernel(data)
+    for n, (got, exp) in enumerate(zip(output, want)):
+        if abs(float(got) - exp) > 1e-6:
+            return False, f"wrong at {n}"
+    return True, ""
+"""
+NUMPY = """
+import numpy as np
+def generate_input(n, seed):
+    return np.random.default_rng(seed).normal(size=n)
+def ref_kernel(data):
+    return 2 * data + 1
+def check_implementation(data, output):
+    output, want = np.asarray(output, dtype=np.float64), ref_kernel(data)
+    return bool(not np.abs(output - want).max() > 1e-6), "off"
+"""
+OPEN = {"config": {"outputs": "check"}}
+
+
+@pytest.mark.parametrize(
+    ("problem", "answer"),
+    [
+        (LINES, "['nan'] * len(data)"),
+        (LINES, "[b'nan'] * len(data)"),
+        (LINES, "{'nan' + n * ' ': 0.0 for n in range(len(data))}"),
+        (NUMPY, "[None] * (len(data) - 1) + [float(2 * data[-1] + 1)]"),
+        (NUMPY, "['nan'] * len(data)"),
+        (NUMPY, "'nan'"),
+    ],
+)
+def test_no_text_and_no_nothing_is_a_number(tmp_path: Path, problem: str, answer: str) -> None:
+    """A check that makes numbers of them gets NaN, which differs from nothing by more than any tolerance."""
+    report = judged(tmp_path, f"def custom_kernel(data):\n    return {answer}\n", problem, **OPEN)
+    assert report.verdict == "wrong", report.reason
+    assert "number" in report.reason, report.reason
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "(2 * data + 1).tolist()",
+        "tuple((2 * data + 1).tolist())",
+        "list(2 * data + 1)",
+        "[[float(x)] for x in 2 * data + 1]",
+        "2 * data + 1",
+    ],
+)
+def test_numbers_come_as_they_like(tmp_path: Path, answer: str) -> None:
+    problem = NUMPY.replace("dtype=np.float64)", "dtype=np.float64).reshape(-1)")
+    source = f"import numpy as np\ndef custom_kernel(data):\n    return {answer}\n"
+    report = judged(tmp_path, source, problem, **OPEN, mode="benchmark")
+    assert report.verdict == "passed", report.reason
+
+
+def test_an_answer_with_texts_of_its_own_is_right_in_other_containers(tmp_path: Path) -> None:
+    """Words and how often they come; in timed calls, too, where the reference's answer isn't at hand."""
+    problem = """
+import collections, random
+def generate_input(n, seed):
+    draw = random.Random(seed)
+    return [draw.choice(("a", "b", "c")) for _ in range(n)]
+def ref_kernel(data):
+    return sorted(collections.Counter(data).items())
+def check_implementation(data, output):
+    return sorted(map(tuple, output)) == ref_kernel(data), "other counts"
+"""
+    source = (
+        "import collections\ndef custom_kernel(data):\n"
+        "    return [list(pair) for pair in collections.Counter(data).most_common()]\n"
+    )
+    report = judged(tmp_path, source, problem, **OPEN, mode="leaderboard")
+    assert report.verdict == "passed", report.reason

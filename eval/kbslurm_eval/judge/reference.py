@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kbslurm_eval.device import cuda_on_cpu, driver
-from kbslurm_eval.judge import counted_work, first_wrong, output_checks
+from kbslurm_eval.judge import answer_kinds, counted_work, first_wrong, output_checks
 from kbslurm_eval.judge.buffers import BUFFERS
 from kbslurm_eval.judge.interrupts import INTERRUPTS
 from kbslurm_eval.judge.kept_inputs import KeptInput
@@ -360,6 +360,8 @@ class Reference:
             return False, f"the check failed on this output: {_said(error)}"
         if good and self._is_missing(prepared, output):
             return False, "the answer is empty, and the reference's isn't"
+        if good and not self._has_numbers(prepared, output):
+            return False, "there isn't a number wherever the reference's answer has one"
         if not good or finite:
             return good, said
         # comparisons with NaN are false, so many checks that look for errors find none
@@ -378,6 +380,16 @@ class Reference:
             return False
         expected = self.answer(prepared) if prepared.expected is None else prepared.expected
         return not output_checks.is_empty(expected)
+
+    def _has_numbers(self, prepared: Prepared, output: Any) -> bool:
+        """Whether an output whose layout the check was to judge has a number wherever the reference's answer has."""
+        if not (self._open and self.answers) or answer_kinds.only_numbers(output):
+            return True
+        known = self._layouts.get((prepared.case.index, values.text(prepared.packed)))
+        if known is not None and known[0] is prepared.layout and prepared.expected is None:
+            return True  # it is the reference's own, type by type
+        expected = self.answer(prepared) if prepared.expected is None else prepared.expected
+        return answer_kinds.has_numbers(output, expected)
 
     def _seen(self, value: Any) -> Any:
         """The value with its numbers where they can be looked at."""
