@@ -184,3 +184,53 @@ def check_implementation(data, output):
     )
     report = judged(tmp_path, source, problem, **OPEN, mode="leaderboard")
     assert report.verdict == "passed", report.reason
+
+
+TOP = """
+from collections import namedtuple
+import numpy as np
+Top = namedtuple("Top", "values indices")
+def generate_input(n, seed):
+    return np.random.default_rng(seed).normal(size=n)
+def ref_kernel(data):
+    order = np.argsort(-data)[:3]
+    return Top(data[order], order)
+def check_implementation(data, output):
+    want = ref_kernel(data)
+    same = np.array_equal(output.values, want.values) and np.array_equal(output.indices, want.indices)
+    return bool(same), "" if same else "another top"
+"""
+
+
+@pytest.mark.parametrize("answer", ["data[order], order", "Top(data[order], order)"])
+def test_a_check_finds_the_parts_of_a_named_tuple_by_their_names(tmp_path: Path, answer: str) -> None:
+    source = (
+        "from collections import namedtuple\nimport numpy as np\nTop = namedtuple('Top', 'values indices')\n"
+        f"def custom_kernel(data):\n    order = np.argsort(-data)[:3]\n    return {answer}\n"
+    )
+    report = judged(tmp_path, source, TOP, mode="leaderboard")
+    assert report.verdict == "passed", report.reason
+    wrong = source.replace("(-data)", "(data)")
+    assert "another top" in judged(tmp_path / "wrong", wrong, TOP).reason
+    open_ = judged(tmp_path / "open", source.replace("order\n", "order.astype('i4')\n"), TOP, **OPEN)
+    assert open_.verdict == "passed", open_.reason
+
+
+def test_an_author_learns_what_an_answer_comes_back_without(tmp_path: Path) -> None:
+    problem = """
+from collections import Counter
+import random
+def generate_input(n, seed):
+    draw = random.Random(seed)
+    return [draw.choice("abc") for _ in range(n)]
+def ref_kernel(data):
+    return Counter(data)
+def check_implementation(data, output):
+    return output.most_common(1) == ref_kernel(data).most_common(1), ""
+"""
+    source = "from collections import Counter\ncustom_kernel = Counter\n"
+    report = judged(tmp_path, source, problem)
+    assert report.verdict == "infrastructure", report.reason
+    assert "without its class Counter: AttributeError" in report.reason
+    plain = problem.replace("output.most_common", "Counter(output).most_common")
+    assert judged(tmp_path / "plain", source, plain).verdict == "passed"

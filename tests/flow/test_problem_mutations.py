@@ -92,3 +92,21 @@ def test_a_problem_that_fails_itself_is_trouble(tmp_path: Path) -> None:
     seen = mutations.try_mutations(loading.load(file), work=tmp_path / "work", eval_dir=eval_dir())
     assert "fails its check" in seen.trouble
     assert not seen.sound
+
+
+def test_what_comes_back_is_what_is_spoilt(tmp_path: Path) -> None:
+    """A check that asks for the parts of a named tuple by their names sees the spoilt ones, too."""
+    file = tmp_path / "named.py"
+    text = BLIND.replace("CHECK", "len(output.rows) == len(want.rows)").replace(
+        "import random", "import collections, random"
+    )
+    text = text.replace(
+        "return [[2 * x for x in row] for row in data]", "return Rows([[2 * x for x in row] for row in data])"
+    )
+    text += '\n\nRows = collections.namedtuple("Rows", "rows")\nTESTS = [{"n": 9, "seed": 1}, {"n": 16, "seed": 2}]\n'
+    file.write_text(text)
+    seen = mutations.try_mutations(loading.load(file), work=tmp_path / "work", eval_dir=eval_dir())
+    assert seen.trouble == ""
+    assert {f["mutation"]: f["severity"] for f in seen.findings if f["severity"] != "none"} == CHECKS[
+        "len(output) == len(want)"
+    ]

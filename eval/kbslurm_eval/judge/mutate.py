@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from kbslurm_eval.judge.reference import Case, ProblemTrouble, Reference
+from kbslurm_eval.judge.returned_answers import returned
 from kbslurm_eval.shared import values
 from kbslurm_eval.shared.wire import Manifest
 
@@ -43,13 +44,13 @@ def findings(manifest: Manifest, reference: Reference) -> list[dict[str, Any]]:
     for index, params in enumerate(list(manifest.tests)[:CASES]):
         prepared = reference.prepare(Case(index=index, params=params), None, exact=True)
         reference.verify(prepared)
+        packed = values.pack(returned(prepared.expected))
         for name, spoil in MUTATIONS.items():
-            right = values.copied(values.pack(prepared.expected))
-            spoilt, changed = _spoilt(right, spoil)
+            spoilt, changed = _spoilt(values.copied(packed), spoil)
             if changed:
                 seen[name].append(reference.check(prepared, spoilt)[0])
         if shapes_are_checked:
-            shortened, changed = _shortened(values.copied(values.pack(prepared.expected)))
+            shortened, changed = _shortened(values.copied(packed))
             if changed:
                 seen[SHORTENED].append(reference.check(prepared, shortened)[0])
     return [asdict(_finding(name, found)) for name, found in seen.items()]

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kbslurm_eval.device import cuda_on_cpu, driver
-from kbslurm_eval.judge import answer_kinds, counted_work, first_wrong, output_checks
+from kbslurm_eval.judge import answer_kinds, counted_work, first_wrong, output_checks, returned_answers
 from kbslurm_eval.judge.buffers import BUFFERS
 from kbslurm_eval.judge.interrupts import INTERRUPTS
 from kbslurm_eval.judge.kept_inputs import KeptInput
@@ -154,6 +154,7 @@ class Reference:
         self._layouts: dict[tuple[int, bytes], tuple[layouts.Layout, destinations.Places]] = {}
         self._has_places = manifest.lang == "py" and compiled is None and not self._open
         self._moving: set[int] = set()
+        self._names: dict[int, returned_answers.Names] = {}  # by case: the named tuples in its answer
         self._keeps = keeps
         self._inputs: dict[str, KeptInput] = {}
         self.spent = Spent()
@@ -278,6 +279,7 @@ class Reference:
             data = self._copied(packed, image)
             expected = self._answered(data)
             layout = layouts.Layout.of(expected) if self.answers else claimed_layout.ANY
+            self._names[case.index] = returned_answers.names_in(expected)
             places = (
                 destinations.found(packed, data, layout.tree, expected) if self._has_places and self.answers else {}
             )
@@ -333,19 +335,25 @@ class Reference:
         return moved
 
     def verify(self, prepared: Prepared) -> None:
-        """ProblemTrouble unless the reference's answer passes its own check; without an answer nothing is asked."""
+        """ProblemTrouble unless the reference's answer passes its own check as a submission's would; without an answer
+        nothing is asked."""
         if not self.answers:
             return
         expected = self.answer(prepared) if prepared.expected is None else prepared.expected
+        lost = returned_answers.lost_class(expected)
+        how = f", which comes back from a submission without its class {lost}" if lost else ""
         try:
-            good, said = self._verdict(prepared, expected, self.answer(prepared) if self._one_file else None)
+            came = returned_answers.returned(expected)
+            good, said = self._verdict(prepared, came, self.answer(prepared) if self._one_file else None)
         except INTERRUPTS:
             raise
         except BaseException as error:  # noqa: BLE001 - it is the author's code
-            raise ProblemTrouble(f"check_implementation failed on the reference's own answer: {_said(error)}") from None
+            raise ProblemTrouble(
+                f"check_implementation failed on the reference's own answer{how}: {_said(error)}"
+            ) from None
         if not good:
             raise ProblemTrouble(
-                f"the reference's own answer fails its check for the case {prepared.case.spec!r}: {said}"
+                f"the reference's own answer{how} fails its check for the case {prepared.case.spec!r}: {said}"
             )
 
     def check(self, prepared: Prepared, output: Any, *, last: bool = False) -> tuple[bool, str]:
@@ -447,6 +455,8 @@ class Reference:
 
     def _verdict(self, prepared: Prepared, output: Any, expected: Any, *, last: bool = False) -> tuple[bool, str]:
         _seed_all(_DICE.getrandbits(31))  # what a check draws must not follow from what the input was drawn by
+        if self._tolerance is None and (names := self._names.get(prepared.case.index)) is not None:
+            output = returned_answers.named(output, names)
         if self._tolerance is not None:
             right = expected
             if right is None:
