@@ -234,3 +234,33 @@ def check_implementation(data, output):
     assert "without its class Counter: AttributeError" in report.reason
     plain = problem.replace("output.most_common", "Counter(output).most_common")
     assert judged(tmp_path / "plain", source, plain).verdict == "passed"
+
+
+FORGOTTEN = """
+import random
+def generate_input(n, seed):
+    draw = random.Random(seed)
+    return {"x": [draw.random() for _ in range(n)], "out": [0.0] * n}
+def ref_kernel(data):
+    data["out"][:] = [2 * x for x in data["x"]]
+"""
+
+
+@pytest.mark.parametrize("end", ["", "    return ()\n", "    return {'result': None}\n"])
+def test_an_author_who_returns_nothing_is_told_so(tmp_path: Path, end: str) -> None:
+    """Whatever a submission did would be right."""
+    source = f"def custom_kernel(data):\n    pass\n{end}"
+    for mode in ("test", "benchmark"):
+        report = judged(tmp_path / mode, source, FORGOTTEN + end, mode=mode)
+        assert report.verdict == "infrastructure", report.reason
+        assert "is a `return` missing" in report.reason
+
+
+def test_an_answer_of_no_rows_is_one_where_others_have_some(tmp_path: Path) -> None:
+    problem = FORGOTTEN + '    return data["out"]\n'
+    source = 'def custom_kernel(data):\n    return [2 * x for x in data["x"]]\n'
+    report = judged(tmp_path, source, problem, tests=[{"n": 0, "seed": 1}, *CASES], mode="benchmark")
+    assert report.verdict == "passed", report.reason
+    found = "    return None if len(data['x']) < 25 else 1\n"
+    source = f"def custom_kernel(data):\n{found}"
+    assert judged(tmp_path / "none", source, FORGOTTEN + found).verdict == "passed"

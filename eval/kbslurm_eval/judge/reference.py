@@ -43,6 +43,10 @@ HINTED_CAP = 256 << 20  # of the input of a wrong answer that is compared with t
 _DICE = random.SystemRandom()
 MARGIN_S = 0.5  # a slow check isn't run as often
 ANSWERS = ("ref_kernel", "reference", "ref")
+NOTHING_TO_COMPARE = (
+    "the reference's answers hold nothing at all, and without a check_implementation every submission would be right:"
+    " is a `return` missing in it? (What it writes to its input isn't compared.)"
+)
 
 
 class ProblemTrouble(RuntimeError):
@@ -77,6 +81,7 @@ class Prepared:
     away: int = 0  # how much that is
     ahead: bool = False  # what its arrays are can be told before a call; null calls then have nothing to make
     copied_size: int = 0  # the time of a call ends with a copy of at least so much of its answer; 0: with the answer
+    names: returned_answers.Names = None  # the named tuples in the reference's answer
 
     def hollow(self) -> Prepared:
         """What null calls of its kind need: of a large input not what its arrays contain, which takes no memory."""
@@ -151,10 +156,11 @@ class Reference:
         self._memory = memory
         self._one_file = manifest.style == "one-file"
         self._open = manifest.config.get("outputs") == "check"
-        self._layouts: dict[tuple[int, bytes], tuple[layouts.Layout, destinations.Places]] = {}
+        self._layouts: dict[tuple[int, bytes], tuple[layouts.Layout, destinations.Places, returned_answers.Names]] = {}
         self._has_places = manifest.lang == "py" and compiled is None and not self._open
         self._moving: set[int] = set()
-        self._names: dict[int, returned_answers.Names] = {}  # by case: the named tuples in its answer
+        self._cases = [*manifest.tests, *manifest.benchmarks, *manifest.hidden]
+        self._answers_something: bool | None = None
         self._keeps = keeps
         self._inputs: dict[str, KeptInput] = {}
         self.spent = Spent()
@@ -273,23 +279,23 @@ class Reference:
             key = (case.index, values.text(packed))
             known = None if self._one_file or exact or case.index in self._moving else self._layouts.get(key)
             if known is not None:
-                layout, places = known
+                layout, places, names = known
                 return Prepared(case=case, packed=packed, layout=layout, expected=None, exact=False, places=places,
-                                kept=kept, image=image, away=away)  # fmt: skip
+                                kept=kept, image=image, away=away, names=names)  # fmt: skip
             data = self._copied(packed, image)
             expected = self._answered(data)
             layout = layouts.Layout.of(expected) if self.answers else claimed_layout.ANY
-            self._names[case.index] = returned_answers.names_in(expected)
+            names = returned_answers.names_in(expected)
             places = (
                 destinations.found(packed, data, layout.tree, expected) if self._has_places and self.answers else {}
             )
         except values.Unsendable as error:
             raise ProblemTrouble(f"a value of the case {case.spec!r} can't be sent to the runner: {error}") from None
         if len(self._layouts) < 10_000:
-            self._layouts[key] = layout, places
+            self._layouts[key] = layout, places, names
         return Prepared(
             case=case, packed=packed, layout=layout, expected=expected, exact=True, places=places, kept=kept,
-            image=image, away=away,
+            image=image, away=away, names=names,
         )  # fmt: skip
 
     def _packed(self, case: Case, seed: int | None) -> tuple[bytes | memoryview, Piece | None, bool]:
@@ -340,6 +346,8 @@ class Reference:
         if not self.answers:
             return
         expected = self.answer(prepared) if prepared.expected is None else prepared.expected
+        if not self.has_check and self.answers_nothing(expected):
+            raise ProblemTrouble(NOTHING_TO_COMPARE)
         lost = returned_answers.lost_class(expected)
         how = f", which comes back from a submission without its class {lost}" if lost else ""
         try:
@@ -355,6 +363,21 @@ class Reference:
             raise ProblemTrouble(
                 f"the reference's own answer{how} fails its check for the case {prepared.case.spec!r}: {said}"
             )
+
+    @property
+    def has_check(self) -> bool:
+        """Whether the problem has a check of its own."""
+        return self._tolerance is None
+
+    def answers_nothing(self, expected: Any) -> bool:
+        """Whether there is nothing in the reference's answers: in this one, and in those of all cases. One of no rows
+        is as it should be where others have some."""
+        if not output_checks.is_empty(expected) or not self._cases:
+            return False
+        if self._answers_something is None:
+            made = (self.prepare(Case(index=n, params=one), None, exact=True) for n, one in enumerate(self._cases))
+            self._answers_something = not all(output_checks.is_empty(one.expected) for one in made)
+        return not self._answers_something
 
     def check(self, prepared: Prepared, output: Any, *, last: bool = False) -> tuple[bool, str]:
         """Whether the output is right, and what the check says about it. `last`: nobody needs the input any more, and
@@ -455,8 +478,8 @@ class Reference:
 
     def _verdict(self, prepared: Prepared, output: Any, expected: Any, *, last: bool = False) -> tuple[bool, str]:
         _seed_all(_DICE.getrandbits(31))  # what a check draws must not follow from what the input was drawn by
-        if self._tolerance is None and (names := self._names.get(prepared.case.index)) is not None:
-            output = returned_answers.named(output, names)
+        if self._tolerance is None and prepared.names is not None:
+            output = returned_answers.named(output, prepared.names)
         if self._tolerance is not None:
             right = expected
             if right is None:
