@@ -5,10 +5,13 @@ from __future__ import annotations
 import array
 import collections
 import os
+import subprocess
 from typing import Any, NamedTuple
 
+import numpy
 import pytest
 
+from kbslurm.config.shared_folders import eval_dir
 from kbslurm_eval.judge.returned_answers import lost_class, named, names_in, returned
 
 
@@ -50,15 +53,26 @@ def test_what_is_named_in_c_gets_its_class_back() -> None:
 
 
 def test_arrays_come_back_plain() -> None:
-    numpy = pytest.importorskip("numpy")
     some = returned((numpy.arange(6).reshape(2, 3).T, numpy.float32(2), numpy.zeros(0)))
     assert (some[0] == numpy.arange(6).reshape(2, 3).T).all() and some[1].dtype == "f4" and some[2].shape == (0,)
     assert lost_class(numpy.ma.masked_array([1], [True])) == "MaskedArray"
     assert type(returned(numpy.ma.masked_array([1], [True]))) is numpy.ndarray
 
 
+OF_TORCH = """
+import sys, torch
+sys.path.insert(0, sys.argv[1])
+from kbslurm_eval.judge.returned_answers import lost_class, named, names_in, returned
+top = torch.topk(torch.arange(5.0), 2)
+came = named(returned(top), names_in(top))
+assert came.indices.tolist() == [4, 3] and type(came) is type(top) and not lost_class(top)
+assert lost_class(torch.nn.Parameter(torch.ones(1))) == "Parameter"
+print("named again")
+"""
+
+
+@pytest.mark.torch
 def test_torchs_named_tuples() -> None:
-    torch = pytest.importorskip("torch")
-    top = torch.topk(torch.arange(5.0), 2)
-    came = named(returned(top), names_in(top))
-    assert came.indices.tolist() == [4, 3] and type(came) is type(top) and not lost_class(top)
+    argv = [os.environ["KBSLURM_TORCH_PYTHON"], "-W", "ignore", "-c", OF_TORCH, str(eval_dir())]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout == "named again\n", done.stderr
