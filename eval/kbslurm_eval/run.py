@@ -205,7 +205,9 @@ def allow_files() -> None:
 
 
 def _stop(number: int, frame: Any) -> None:
-    raise SystemExit(143)
+    from kbslurm_eval.judge.interrupts import Stopped
+
+    raise Stopped(143)
 
 
 def _read(manifest: Path, key: Path) -> tuple[Manifest, bytes]:

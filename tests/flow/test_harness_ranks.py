@@ -236,3 +236,18 @@ def test_torchs_process_group_is_ready(source: str, verdict: str, tmp_path: Path
     report = judged(tmp_path, told).told
     assert report.verdict == verdict, report.reason
     assert report.host["process_group"] in ("gloo", "nccl")
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"), [("data[2] if data[0] == 0 else None", "passed"), ("None", "infrastructure")]
+)
+def test_what_only_one_rank_answers_is_an_answer(answer: str, verdict: str, tmp_path: Path) -> None:
+    """The others of a sum for one of them have none. Where no rank has one, a `return` is missing."""
+    reference = (
+        "def generate_input(rank, world_size, size, seed):\n    return rank, world_size, [seed + rank] * size\n\n\n"
+        f"def ref_kernel(data):\n    return {answer}\n"
+    )
+    told = allreduce(f"def custom_kernel(data):\n    return {answer}\n")
+    report = judged(tmp_path, allreduce(told.source, files={**told.files, "reference.py": reference})).told
+    assert report.verdict == verdict, report.reason
+    assert verdict == "passed" or "is a `return` missing" in report.reason

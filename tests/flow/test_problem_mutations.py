@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,8 @@ import pytest
 from kbslurm.config.shared_folders import eval_dir
 from kbslurm.problems import loading
 from kbslurm.trial import mutations
+from kbslurm_eval.shared import wire
+from tests.flow import harness_ground as ground
 from tests.services import GXX, needs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,3 +97,35 @@ def test_a_problem_that_fails_itself_is_trouble(tmp_path: Path) -> None:
     seen = mutations.try_mutations(loading.load(file), work=tmp_path / "work", eval_dir=eval_dir())
     assert "fails its check" in seen.trouble
     assert not seen.sound
+
+
+def test_what_comes_back_is_what_is_spoilt(tmp_path: Path) -> None:
+    """A check that asks for the parts of a named tuple by their names sees the spoilt ones, too."""
+    file = tmp_path / "named.py"
+    text = BLIND.replace("CHECK", "len(output.rows) == len(want.rows)").replace(
+        "import random", "import collections, random"
+    )
+    text = text.replace(
+        "return [[2 * x for x in row] for row in data]", "return Rows([[2 * x for x in row] for row in data])"
+    )
+    text += '\n\nRows = collections.namedtuple("Rows", "rows")\nTESTS = [{"n": 9, "seed": 1}, {"n": 16, "seed": 2}]\n'
+    file.write_text(text)
+    seen = mutations.try_mutations(loading.load(file), work=tmp_path / "work", eval_dir=eval_dir())
+    assert seen.trouble == ""
+    assert {f["mutation"]: f["severity"] for f in seen.findings if f["severity"] != "none"} == CHECKS[
+        "len(output) == len(want)"
+    ]
+
+
+def test_an_answer_of_nothing_is_remarked_where_there_is_a_check_and_trouble_elsewhere(tmp_path: Path) -> None:
+    text = BLIND.replace("CHECK", "True").replace("return [[2 * x for x in row] for row in data]", "data.reverse()")
+    file = tmp_path / "forgotten.py"
+    file.write_text(text + '\n\nTESTS = [{"n": 9, "seed": 1}, {"n": 16, "seed": 2}]\n')
+    seen = mutations.try_mutations(loading.load(file), work=tmp_path / "work", eval_dir=eval_dir())
+    assert seen.trouble == "" and seen.sound
+    assert [f["mutation"] for f in seen.findings if f["severity"] == "warning"] == ["nothing"]
+    without = ground.manifest("", files={"reference.py": text.partition("def check_implementation")[0]})
+    (tmp_path / "manifest.json").write_text(wire.dumps(without))
+    argv = [sys.executable, "-I", str(eval_dir()), "--mutate", str(tmp_path / "manifest.json")]
+    told = json.loads(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
+    assert "is a `return` missing" in told["trouble"] and told["findings"] == []

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kbslurm_eval.judge.call_checks import CallChecks
+from kbslurm_eval.judge.interrupts import OutOfTime
 from kbslurm_eval.judge.launch import Allowance, Launch
 from kbslurm_eval.judge.launches import Launches
 from kbslurm_eval.judge.reference import Case, ProblemTrouble
 from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, clean, status_of
-from kbslurm_eval.judge.run_state import SECRET, OutOfTime, RunState
+from kbslurm_eval.judge.run_state import SECRET, RunState
 from kbslurm_eval.shared import test_numbers
 from kbslurm_eval.shared.wire import PhaseName, TestResult
 

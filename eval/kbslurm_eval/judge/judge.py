@@ -29,12 +29,13 @@ from kbslurm_eval.judge.builds import Builds
 from kbslurm_eval.judge.call_checks import CallChecks
 from kbslurm_eval.judge.checked_phase import CheckedPhase
 from kbslurm_eval.judge.heartbeat import Heartbeat
+from kbslurm_eval.judge.interrupts import INTERRUPTS, OutOfTime
 from kbslurm_eval.judge.launch import Allowance
 from kbslurm_eval.judge.launches import Launches
 from kbslurm_eval.judge.reference import ProblemTrouble, Reference
 from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, clean
 from kbslurm_eval.judge.report import report_of
-from kbslurm_eval.judge.run_state import SECRET, OutOfTime, RunState
+from kbslurm_eval.judge.run_state import SECRET, RunState
 from kbslurm_eval.judge.timed_phase import TimedPhase
 from kbslurm_eval.shared import scripts
 from kbslurm_eval.shared.time_limits import STARTS_APART
@@ -93,6 +94,11 @@ class Judge:
         except Exception as error:  # noqa: BLE001 - a bug of ours must not cost the report, nor be blamed on anybody
             traceback.print_exc()
             verdict, reason = "infrastructure", f"the harness failed: {type(error).__name__}: {error}"
+        except INTERRUPTS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - so that there always is a report
+            traceback.print_exc()  # it may say anything, and came from anywhere: its name alone is told
+            verdict, reason = "infrastructure", f"the harness failed: {type(error).__name__}"
         finally:
             self._run.close()
         return report_of(self._run, verdict, clean(reason, 2 * MESSAGE_CAP), started)

@@ -15,7 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from kbslurm_eval.judge.output_checks import is_empty
 from kbslurm_eval.judge.reference import Case, ProblemTrouble, Reference
+from kbslurm_eval.judge.returned_answers import returned
 from kbslurm_eval.shared import values
 from kbslurm_eval.shared.wire import Manifest
 
@@ -40,19 +42,36 @@ def findings(manifest: Manifest, reference: Reference) -> list[dict[str, Any]]:
     """How the check judges each mutation, over the test cases."""
     shapes_are_checked = manifest.config.get("outputs") == "check"
     seen: dict[str, list[bool]] = {name: [] for name in (*MUTATIONS, *((SHORTENED,) if shapes_are_checked else ()))}
+    empty: list[bool] = []
     for index, params in enumerate(list(manifest.tests)[:CASES]):
         prepared = reference.prepare(Case(index=index, params=params), None, exact=True)
         reference.verify(prepared)
+        empty.append(is_empty(prepared.expected))
+        packed = values.pack(returned(prepared.expected))
         for name, spoil in MUTATIONS.items():
-            right = values.copied(values.pack(prepared.expected))
-            spoilt, changed = _spoilt(right, spoil)
+            spoilt, changed = _spoilt(values.copied(packed), spoil)
             if changed:
                 seen[name].append(reference.check(prepared, spoilt)[0])
         if shapes_are_checked:
-            shortened, changed = _shortened(values.copied(values.pack(prepared.expected)))
+            shortened, changed = _shortened(values.copied(packed))
             if changed:
                 seen[SHORTENED].append(reference.check(prepared, shortened)[0])
-    return [asdict(_finding(name, found)) for name, found in seen.items()]
+    found = [_finding(name, passed) for name, passed in seen.items()]
+    if empty and all(empty):
+        found.append(_nothing(len(empty)))
+    return list(map(asdict, found))
+
+
+def _nothing(cases: int) -> Finding:
+    """There is a check, so it may be meant so."""
+    return Finding(
+        mutation=NOTHING,
+        severity="warning",
+        passed=cases,
+        cases=cases,
+        message="the reference's answer holds nothing at all in every test case, and its check can't see what was"
+        " written to the input: is a `return` missing?",
+    )
 
 
 def _finding(name: str, found: Sequence[bool]) -> Finding:
@@ -132,6 +151,7 @@ MUTATIONS: dict[str, Spoil] = {
     "off by one": _shifted,
     "lower precision": _coarse,
 }
+NOTHING = "nothing"  # no mutation: what there is to spoil
 SHORTENED = "first half alone"  # where the layout of an answer is for the check to judge
 BROKEN = ("zeros", "constant")
 MEANING = {

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from kbslurm_eval.cage.runners import CantStart
 from kbslurm_eval.judge import profile_digest, profiling
+from kbslurm_eval.judge.interrupts import INTERRUPTS, OutOfTime
 from kbslurm_eval.judge.launch import Allowance
 from kbslurm_eval.judge.launches import Launches
 from kbslurm_eval.judge.profiling import ProfileFiles
 from kbslurm_eval.judge.reference import Case, ProblemTrouble
 from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, clean
-from kbslurm_eval.judge.run_state import OutOfTime, RunState
+from kbslurm_eval.judge.run_state import RunState
 from kbslurm_eval.shared.wire import ProfileTool
 
 
@@ -36,7 +37,9 @@ def profile(run: RunState, launches: Launches, artifacts: Path | None) -> None:
                 run.heartbeat.step()
     except OutOfTime:
         files.say("the job's time limit was reached before the profile was complete")
-    except Exception as error:  # noqa: BLE001 - the verdict stands, whatever this is
+    except INTERRUPTS:
+        raise
+    except BaseException as error:  # noqa: BLE001 - the verdict stands, whatever this is
         traceback.print_exc()
         files.say(f"the harness failed to profile: {type(error).__name__}: {error}"[:MESSAGE_CAP])
     results.level, results.notes = level, notes

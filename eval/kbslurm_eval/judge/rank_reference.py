@@ -22,7 +22,14 @@ from typing import Any
 
 from kbslurm_eval.cage import judge_children, kernel
 from kbslurm_eval.judge.messages import receive, send
-from kbslurm_eval.judge.reference import Case, Prepared, ProblemTrouble, Reference, Spent
+from kbslurm_eval.judge.reference import (
+    NOTHING_TO_COMPARE,
+    Case,
+    Prepared,
+    ProblemTrouble,
+    Reference,
+    Spent,
+)
 from kbslurm_eval.shared import layouts, process_group, values, wire
 from kbslurm_eval.shared.program import eval_folder
 
@@ -150,7 +157,10 @@ class RankReference:
 
     def verify(self, prepared: Prepared) -> None:
         """ProblemTrouble unless the reference's answers pass its own check in every rank."""
-        self._asked("verify", _number(prepared))
+        assert isinstance(prepared, PreparedRanks)
+        found = self._asked("verify", prepared.number)
+        if not any(a.told["has_check"] for a in found) and all(p.layout == _NO_LAYOUT for p in prepared.parts):
+            raise ProblemTrouble(NOTHING_TO_COMPARE)
 
     def answer_again(self, prepared: Prepared) -> None:
         """Run the reference again on these inputs."""
@@ -246,7 +256,7 @@ def serve_rank(fd: int) -> int:
     except ProblemTrouble as trouble:
         send(line, {"trouble": str(trouble)}, b"")
         return 1
-    except Exception as error:  # noqa: BLE001 - of whatever library; it is told, not thrown
+    except BaseException as error:  # noqa: BLE001 - of whatever library; it is told, not thrown
         said = f"the reference's ranks can't form a process group: {type(error).__name__}: {error}"
         send(line, {"trouble": said[:1000]}, b"")
         return 1
@@ -281,6 +291,7 @@ class _OneRank:
         match told["op"]:
             case "verify":
                 self._reference.verify(prepared)
+                return {"has_check": self._reference.has_check}, b""
             case "answer":
                 self._reference.answer(prepared)
             case "read":

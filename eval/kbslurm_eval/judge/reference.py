@@ -25,8 +25,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kbslurm_eval.device import cuda_on_cpu, driver
-from kbslurm_eval.judge import counted_work, first_wrong, output_checks
+from kbslurm_eval.judge import answer_kinds, counted_work, first_wrong, output_checks, returned_answers
 from kbslurm_eval.judge.buffers import BUFFERS
+from kbslurm_eval.judge.interrupts import INTERRUPTS
 from kbslurm_eval.judge.kept_inputs import KeptInput
 from kbslurm_eval.shared import claimed_layout, destinations, layouts, recorded, values
 from kbslurm_eval.shared.wire import Manifest
@@ -42,6 +43,10 @@ HINTED_CAP = 256 << 20  # of the input of a wrong answer that is compared with t
 _DICE = random.SystemRandom()
 MARGIN_S = 0.5  # a slow check isn't run as often
 ANSWERS = ("ref_kernel", "reference", "ref")
+NOTHING_TO_COMPARE = (
+    "the reference's answers hold nothing at all, and without a check_implementation every submission would be right:"
+    " is a `return` missing in it? (What it writes to its input isn't compared.)"
+)
 
 
 class ProblemTrouble(RuntimeError):
@@ -76,6 +81,7 @@ class Prepared:
     away: int = 0  # how much that is
     ahead: bool = False  # what its arrays are can be told before a call; null calls then have nothing to make
     copied_size: int = 0  # the time of a call ends with a copy of at least so much of its answer; 0: with the answer
+    names: returned_answers.Names = None  # the named tuples in the reference's answer
 
     def hollow(self) -> Prepared:
         """What null calls of its kind need: of a large input not what its arrays contain, which takes no memory."""
@@ -150,9 +156,11 @@ class Reference:
         self._memory = memory
         self._one_file = manifest.style == "one-file"
         self._open = manifest.config.get("outputs") == "check"
-        self._layouts: dict[tuple[int, bytes], tuple[layouts.Layout, destinations.Places]] = {}
+        self._layouts: dict[tuple[int, bytes], tuple[layouts.Layout, destinations.Places, returned_answers.Names]] = {}
         self._has_places = manifest.lang == "py" and compiled is None and not self._open
         self._moving: set[int] = set()
+        self._cases = [*manifest.tests, *manifest.benchmarks, *manifest.hidden]
+        self._answers_something: bool | None = None
         self._keeps = keeps
         self._inputs: dict[str, KeptInput] = {}
         self.spent = Spent()
@@ -182,9 +190,9 @@ class Reference:
     def _loaded(file: str) -> types.ModuleType:
         try:
             return importlib.import_module(_module_name(file))
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                raise
+        except INTERRUPTS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is the author's code
             raise ProblemTrouble(f"the problem's {file} can't be loaded: {_said(error)}") from None
 
     @staticmethod
@@ -222,7 +230,9 @@ class Reference:
         began = time.perf_counter()
         try:
             return self._generate(**params)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code
+        except INTERRUPTS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is the author's code
             raise ProblemTrouble(f"generate_input failed for the case {case.spec!r}: {_said(error)}") from None
         finally:
             self.spent.generation_s += time.perf_counter() - began
@@ -243,7 +253,9 @@ class Reference:
         began = time.perf_counter()
         try:
             return self._answer(data)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code
+        except INTERRUPTS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is the author's code
             raise ProblemTrouble(f"the reference failed: {_said(error)}") from None
         finally:
             self.spent.answers_s += time.perf_counter() - began
@@ -267,22 +279,23 @@ class Reference:
             key = (case.index, values.text(packed))
             known = None if self._one_file or exact or case.index in self._moving else self._layouts.get(key)
             if known is not None:
-                layout, places = known
+                layout, places, names = known
                 return Prepared(case=case, packed=packed, layout=layout, expected=None, exact=False, places=places,
-                                kept=kept, image=image, away=away)  # fmt: skip
+                                kept=kept, image=image, away=away, names=names)  # fmt: skip
             data = self._copied(packed, image)
             expected = self._answered(data)
             layout = layouts.Layout.of(expected) if self.answers else claimed_layout.ANY
+            names = returned_answers.names_in(expected)
             places = (
                 destinations.found(packed, data, layout.tree, expected) if self._has_places and self.answers else {}
             )
         except values.Unsendable as error:
             raise ProblemTrouble(f"a value of the case {case.spec!r} can't be sent to the runner: {error}") from None
         if len(self._layouts) < 10_000:
-            self._layouts[key] = layout, places
+            self._layouts[key] = layout, places, names
         return Prepared(
             case=case, packed=packed, layout=layout, expected=expected, exact=True, places=places, kept=kept,
-            image=image, away=away,
+            image=image, away=away, names=names,
         )  # fmt: skip
 
     def _packed(self, case: Case, seed: int | None) -> tuple[bytes | memoryview, Piece | None, bool]:
@@ -328,18 +341,43 @@ class Reference:
         return moved
 
     def verify(self, prepared: Prepared) -> None:
-        """ProblemTrouble unless the reference's answer passes its own check; without an answer nothing is asked."""
+        """ProblemTrouble unless the reference's answer passes its own check as a submission's would; without an answer
+        nothing is asked."""
         if not self.answers:
             return
         expected = self.answer(prepared) if prepared.expected is None else prepared.expected
+        if not self.has_check and self.answers_nothing(expected):
+            raise ProblemTrouble(NOTHING_TO_COMPARE)
+        lost = returned_answers.lost_class(expected)
+        how = f", which comes back from a submission without its class {lost}" if lost else ""
         try:
-            good, said = self._verdict(prepared, expected, self.answer(prepared) if self._one_file else None)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code
-            raise ProblemTrouble(f"check_implementation failed on the reference's own answer: {_said(error)}") from None
+            came = returned_answers.returned(expected)
+            good, said = self._verdict(prepared, came, self.answer(prepared) if self._one_file else None)
+        except INTERRUPTS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is the author's code
+            raise ProblemTrouble(
+                f"check_implementation failed on the reference's own answer{how}: {_said(error)}"
+            ) from None
         if not good:
             raise ProblemTrouble(
-                f"the reference's own answer fails its check for the case {prepared.case.spec!r}: {said}"
+                f"the reference's own answer{how} fails its check for the case {prepared.case.spec!r}: {said}"
             )
+
+    @property
+    def has_check(self) -> bool:
+        """Whether the problem has a check of its own."""
+        return self._tolerance is None
+
+    def answers_nothing(self, expected: Any) -> bool:
+        """Whether there is nothing in the reference's answers: in this one, and in those of all cases. One of no rows
+        is as it should be where others have some."""
+        if not output_checks.is_empty(expected) or not self._cases:
+            return False
+        if self._answers_something is None:
+            made = (self.prepare(Case(index=n, params=one), None, exact=True) for n, one in enumerate(self._cases))
+            self._answers_something = not all(output_checks.is_empty(one.expected) for one in made)
+        return not self._answers_something
 
     def check(self, prepared: Prepared, output: Any, *, last: bool = False) -> tuple[bool, str]:
         """Whether the output is right, and what the check says about it. `last`: nobody needs the input any more, and
@@ -347,10 +385,14 @@ class Reference:
         try:
             finite = not self.answers or output_checks.finite(self._seen(output))
             good, said = self._verdict(prepared, output, prepared.expected, last=last and finite and not prepared.kept)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code, brought to this by an output
+        except INTERRUPTS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is the author's code, brought to this by an output
             return False, f"the check failed on this output: {_said(error)}"
         if good and self._is_missing(prepared, output):
             return False, "the answer is empty, and the reference's isn't"
+        if good and not self._has_numbers(prepared, output):
+            return False, "there isn't a number wherever the reference's answer has one"
         if not good or finite:
             return good, said
         # comparisons with NaN are false, so many checks that look for errors find none
@@ -369,6 +411,16 @@ class Reference:
             return False
         expected = self.answer(prepared) if prepared.expected is None else prepared.expected
         return not output_checks.is_empty(expected)
+
+    def _has_numbers(self, prepared: Prepared, output: Any) -> bool:
+        """Whether an output whose layout the check was to judge has a number wherever the reference's answer has."""
+        if not (self._open and self.answers) or answer_kinds.only_numbers(output):
+            return True
+        known = self._layouts.get((prepared.case.index, values.text(prepared.packed)))
+        if known is not None and known[0] is prepared.layout and prepared.expected is None:
+            return True  # it is the reference's own, type by type
+        expected = self.answer(prepared) if prepared.expected is None else prepared.expected
+        return answer_kinds.has_numbers(output, expected)
 
     def _seen(self, value: Any) -> Any:
         """The value with its numbers where they can be looked at."""
@@ -391,7 +443,9 @@ class Reference:
             expected = self.answer(prepared) if prepared.expected is None else prepared.expected
             tolerance = self._tolerance or output_checks.Tolerance()
             found = first_wrong.told(self._seen(output), self._seen(expected), tolerance, prepared.packed)
-        except (Exception, SystemExit):  # noqa: BLE001 - a hint; no verdict hangs on it
+        except INTERRUPTS:
+            raise
+        except BaseException:  # noqa: BLE001 - a hint; no verdict hangs on it
             return said
         return "; ".join(part for part in ("" if own and found else said[:SAID_BESIDE], found) if part)
 
@@ -416,12 +470,16 @@ class Reference:
                 if not self._verdict(prepared, far, prepared.expected)[0]:
                     break
                 factor *= 2
-        except (Exception, SystemExit):  # noqa: BLE001 - a figure for the curious; no verdict hangs on it
+        except INTERRUPTS:
+            raise
+        except BaseException:  # noqa: BLE001 - a figure for the curious; no verdict hangs on it
             return None
         return factor
 
     def _verdict(self, prepared: Prepared, output: Any, expected: Any, *, last: bool = False) -> tuple[bool, str]:
         _seed_all(_DICE.getrandbits(31))  # what a check draws must not follow from what the input was drawn by
+        if self._tolerance is None and prepared.names is not None:
+            output = returned_answers.named(output, prepared.names)
         if self._tolerance is not None:
             right = expected
             if right is None:

@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 SECRET: tuple[PhaseName, ...] = ("ranked", "hidden")
 
 
-class OutOfTime(BaseException):
-    """The whole attempt's time is over while the judge itself was busy."""
-
-
 @dataclass(kw_only=True)
 class Results:
     """What has come of the run so far."""

@@ -1,0 +1,266 @@
+"""What a check may do to the judge, and what an answer may do to a check."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kbslurm_eval.shared import wire
+from tests.flow import harness_ground as ground
+
+PANIC = """
+import random
+
+class PanicException(BaseException):
+    '''as every panic of a library in Rust is'''
+
+def generate_input(n, seed):
+    draw = random.Random(seed)
+    return [draw.random() for _ in range(n)]
+
+def ref_kernel(data):
+    return sorted(data)
+
+def check_implementation(data, output):
+    if output != sorted(data):
+        raise PanicException("called `Option::unwrap()` on a `None` value")
+    return True, ""
+"""
+CASES = [{"n": 30, "seed": 3}, {"n": 20, "seed": 4}]
+BACKWARDS = "def custom_kernel(data):\n    return sorted(data)[::-1]\n"
+RIGHT = "custom_kernel = sorted\n"
+
+
+def judged(folder: Path, source: str, problem: str, **changed: object) -> wire.Report:
+    told = {"mode": "test", "hidden": [], "tests": CASES, "benchmarks": CASES[:1], **changed}
+    return ground.judged(folder, ground.manifest(source, files={"reference.py": problem}, **told)).told
+
+
+def test_a_check_that_panics_says_that_the_answer_is_wrong(tmp_path: Path) -> None:
+    report = judged(tmp_path, BACKWARDS, PANIC)
+    assert (report.verdict, "PanicException" in report.reason) == ("wrong", True), report.reason
+    assert judged(tmp_path / "right", RIGHT, PANIC).verdict == "passed"
+
+
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [
+        ("def generate_input(n, seed):", "generate_input failed"),
+        ("def ref_kernel(data):", "the reference failed"),
+        ("def check_implementation(data, output):", "failed on the reference's own answer"),
+    ],
+)
+def test_a_problem_that_panics_is_its_authors_trouble(tmp_path: Path, at: str, said: str) -> None:
+    report = judged(tmp_path, RIGHT, PANIC.replace(at, f"{at}\n    raise PanicException('once')"))
+    assert (report.verdict, said in report.reason) == ("infrastructure", True), report.reason
+
+
+def test_there_is_a_report_whatever_the_judge_runs_into(tmp_path: Path) -> None:
+    """Told by its name alone: what it says may be of a hidden case."""
+    odd = "class Odd(dict):\n    def items(self):\n        raise PanicException('the hidden case')\n"
+    report = judged(tmp_path, RIGHT, PANIC.replace("return sorted(data)\n", "return Odd()\n") + odd)
+    assert (report.verdict, report.reason) == ("infrastructure", "the harness failed: PanicException")
+
+
+STOPS = """
+import os, pathlib, time
+
+def generate_input(n, seed):
+    return [n]
+
+def ref_kernel(data):
+    return [2 * data[0]]
+
+def check_implementation(data, output):
+    if output != ref_kernel(data):
+        pathlib.Path(PATH).touch()
+        time.sleep(60)
+    return output == ref_kernel(data), ""
+"""
+
+
+def test_a_judge_that_is_told_to_end_blames_no_answer(tmp_path: Path) -> None:
+    asked, key = tmp_path / "asked", tmp_path / "key"
+    told = ground.manifest(
+        "def custom_kernel(data):\n    return [0]\n",
+        files={"reference.py": STOPS.replace("PATH", repr(str(asked)))},
+        tests=CASES, hidden=[], mode="test",
+    )  # fmt: skip
+    (tmp_path / "manifest.json").write_text(wire.dumps(told))
+    key.write_bytes(ground.KEY)
+    argv = [sys.executable, "-I", str(ground.EVAL), str(tmp_path / "manifest.json"), "--key", str(key)]
+    with subprocess.Popen([*argv, "--out", str(tmp_path / "out")], start_new_session=True) as judge:
+        until = time.monotonic() + 60
+        while not asked.exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        os.kill(judge.pid, signal.SIGTERM)
+        assert judge.wait(60) == 143
+    assert not (tmp_path / "out" / "report.json").exists()
+
+
+LINES = """
+import random
+def generate_input(n, seed):
+    draw = random.Random(seed)
+    return [draw.random() for _ in range(n)]
+def ref_kernel(data):
+    return [2 * x + 1 for x in data]
+def check_implementation(data, output):
+    want = ref_kernel(data)
+    for n, (got, exp) in enumerate(zip(output, want)):
+        if abs(float(got) - exp) > 1e-6:
+            return False, f"wrong at {n}"
+    return True, ""
+"""
+NUMPY = """
+import numpy as np
+def generate_input(n, seed):
+    return np.random.default_rng(seed).normal(size=n)
+def ref_kernel(data):
+    return 2 * data + 1
+def check_implementation(data, output):
+    output, want = np.asarray(output, dtype=np.float64), ref_kernel(data)
+    return bool(not np.abs(output - want).max() > 1e-6), "off"
+"""
+OPEN = {"config": {"outputs": "check"}}
+
+
+@pytest.mark.parametrize(
+    ("problem", "answer"),
+    [
+        (LINES, "['nan'] * len(data)"),
+        (LINES, "[b'nan'] * len(data)"),
+        (LINES, "{'nan' + n * ' ': 0.0 for n in range(len(data))}"),
+        (NUMPY, "[None] * (len(data) - 1) + [float(2 * data[-1] + 1)]"),
+        (NUMPY, "['nan'] * len(data)"),
+        (NUMPY, "'nan'"),
+    ],
+)
+def test_no_text_and_no_nothing_is_a_number(tmp_path: Path, problem: str, answer: str) -> None:
+    """A check that makes numbers of them gets NaN, which differs from nothing by more than any tolerance."""
+    report = judged(tmp_path, f"def custom_kernel(data):\n    return {answer}\n", problem, **OPEN)
+    assert report.verdict == "wrong", report.reason
+    assert "number" in report.reason, report.reason
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "(2 * data + 1).tolist()",
+        "tuple((2 * data + 1).tolist())",
+        "list(2 * data + 1)",
+        "[[float(x)] for x in 2 * data + 1]",
+        "2 * data + 1",
+    ],
+)
+def test_numbers_come_as_they_like(tmp_path: Path, answer: str) -> None:
+    problem = NUMPY.replace("dtype=np.float64)", "dtype=np.float64).reshape(-1)")
+    source = f"import numpy as np\ndef custom_kernel(data):\n    return {answer}\n"
+    report = judged(tmp_path, source, problem, **OPEN, mode="benchmark")
+    assert report.verdict == "passed", report.reason
+
+
+def test_an_answer_with_texts_of_its_own_is_right_in_other_containers(tmp_path: Path) -> None:
+    """Words and how often they come; in timed calls, too, where the reference's answer isn't at hand."""
+    problem = """
+import collections, random
+def generate_input(n, seed):
+    draw = random.Random(seed)
+    return [draw.choice(("a", "b", "c")) for _ in range(n)]
+def ref_kernel(data):
+    return sorted(collections.Counter(data).items())
+def check_implementation(data, output):
+    return sorted(map(tuple, output)) == ref_kernel(data), "other counts"
+"""
+    source = (
+        "import collections\ndef custom_kernel(data):\n"
+        "    return [list(pair) for pair in collections.Counter(data).most_common()]\n"
+    )
+    report = judged(tmp_path, source, problem, **OPEN, mode="leaderboard")
+    assert report.verdict == "passed", report.reason
+
+
+TOP = """
+from collections import namedtuple
+import numpy as np
+Top = namedtuple("Top", "values indices")
+def generate_input(n, seed):
+    return np.random.default_rng(seed).normal(size=n)
+def ref_kernel(data):
+    order = np.argsort(-data)[:3]
+    return Top(data[order], order)
+def check_implementation(data, output):
+    want = ref_kernel(data)
+    same = np.array_equal(output.values, want.values) and np.array_equal(output.indices, want.indices)
+    return bool(same), "" if same else "another top"
+"""
+
+
+@pytest.mark.parametrize("answer", ["data[order], order", "Top(data[order], order)"])
+def test_a_check_finds_the_parts_of_a_named_tuple_by_their_names(tmp_path: Path, answer: str) -> None:
+    source = (
+        "from collections import namedtuple\nimport numpy as np\nTop = namedtuple('Top', 'values indices')\n"
+        f"def custom_kernel(data):\n    order = np.argsort(-data)[:3]\n    return {answer}\n"
+    )
+    report = judged(tmp_path, source, TOP, mode="leaderboard")
+    assert report.verdict == "passed", report.reason
+    wrong = source.replace("(-data)", "(data)")
+    assert "another top" in judged(tmp_path / "wrong", wrong, TOP).reason
+    open_ = judged(tmp_path / "open", source.replace("order\n", "order.astype('i4')\n"), TOP, **OPEN)
+    assert open_.verdict == "passed", open_.reason
+
+
+def test_an_author_learns_what_an_answer_comes_back_without(tmp_path: Path) -> None:
+    problem = """
+from collections import Counter
+import random
+def generate_input(n, seed):
+    draw = random.Random(seed)
+    return [draw.choice("abc") for _ in range(n)]
+def ref_kernel(data):
+    return Counter(data)
+def check_implementation(data, output):
+    return output.most_common(1) == ref_kernel(data).most_common(1), ""
+"""
+    source = "from collections import Counter\ncustom_kernel = Counter\n"
+    report = judged(tmp_path, source, problem)
+    assert report.verdict == "infrastructure", report.reason
+    assert "without its class Counter: AttributeError" in report.reason
+    plain = problem.replace("output.most_common", "Counter(output).most_common")
+    assert judged(tmp_path / "plain", source, plain).verdict == "passed"
+
+
+FORGOTTEN = """
+import random
+def generate_input(n, seed):
+    draw = random.Random(seed)
+    return {"x": [draw.random() for _ in range(n)], "out": [0.0] * n}
+def ref_kernel(data):
+    data["out"][:] = [2 * x for x in data["x"]]
+"""
+
+
+@pytest.mark.parametrize("end", ["", "    return ()\n", "    return {'result': None}\n"])
+def test_an_author_who_returns_nothing_is_told_so(tmp_path: Path, end: str) -> None:
+    """Whatever a submission did would be right."""
+    source = f"def custom_kernel(data):\n    pass\n{end}"
+    for mode in ("test", "benchmark"):
+        report = judged(tmp_path / mode, source, FORGOTTEN + end, mode=mode)
+        assert report.verdict == "infrastructure", report.reason
+        assert "is a `return` missing" in report.reason
+
+
+def test_an_answer_of_no_rows_is_one_where_others_have_some(tmp_path: Path) -> None:
+    problem = FORGOTTEN + '    return data["out"]\n'
+    source = 'def custom_kernel(data):\n    return [2 * x for x in data["x"]]\n'
+    report = judged(tmp_path, source, problem, tests=[{"n": 0, "seed": 1}, *CASES], mode="benchmark")
+    assert report.verdict == "passed", report.reason
+    found = "    return None if len(data['x']) < 25 else 1\n"
+    source = f"def custom_kernel(data):\n{found}"
+    assert judged(tmp_path / "none", source, FORGOTTEN + found).verdict == "passed"
