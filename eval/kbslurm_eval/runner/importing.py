@@ -15,6 +15,7 @@ from kbslurm_eval.shared import recorded
 from kbslurm_eval.shared.runner_link import Status
 
 WRITTEN_AT = 1_000_000_000
+BYTE_ORDER_MARK = "\ufeff"  # which Python skips in a file, and in a text takes for a letter
 
 
 def placed(told: dict[str, Any]) -> tuple[str, str]:
@@ -38,7 +39,7 @@ def import_submission(told: dict[str, Any]) -> tuple[int, str, Any]:
     name = os.path.splitext(place)[0].replace("/", ".")
     _suit(str(told["gpu"]), [told["source"], *(t for n, t in told["files"].items() if not n.endswith(recorded.SUFFIX))])
     try:
-        compile(told["source"], entry, "exec", dont_inherit=True)
+        compile(told["source"].removeprefix(BYTE_ORDER_MARK), entry, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         return Status.SYNTAX, one_line(error, entry), None
     try:
