@@ -63,11 +63,38 @@ def test_whatever_bytes_a_runner_left_are_read_or_refused(value: Any, noise: byt
 
 
 def _types(value: Any) -> Any:
+    """The types of a value; among floats a whole number may be one."""
     if isinstance(value, list | tuple):
         return type(value), [_types(v) for v in value]
     if isinstance(value, dict):
         return dict, {k: _types(v) for k, v in value.items()}
-    return type(value)
+    return float if type(value) is int else type(value)
+
+
+def _answered(reference: Any, output: Any) -> Any:
+    layout = layouts.Layout.of(reference)
+    room = bytearray(os.urandom(layout.size))
+    layouts.layout_from(layout.text()).write(output, memoryview(room))
+    return layout.read(bytes(room))
+
+
+@pytest.mark.parametrize(
+    ("reference", "output", "read"),
+    [
+        ([0, 1.5], [0.0, 2.5], [0, 2.5]),
+        ([0, 1.5], [1e-17, 2], [1e-17, 2.0]),
+        ([-3, 1.5], [-4, -0.5], [-4, -0.5]),
+        ((0, 1.5), (-(1 << 70), 1.5), (-(1 << 70), 1.5)),
+        ({"a": 0, "b": 1.5}, {"a": 0.25, "b": 0}, {"a": 0.25, "b": 0.0}),
+        ([0, 1.5] * 8, [2.0, 2.0] * 8, [2, 2.0] * 8),
+        ([0, 1.5] * 8, [0.5, 1] * 8, [0.5, 1.0] * 8),
+        ([1 << 60, 1.5] * 8, [1 << 60, 1.5] * 8, [1 << 60, 1.5] * 8),
+        ([1] * 4, [2.0] * 4, [2] * 4),
+        (1, 3.0, 3),
+    ],
+)
+def test_a_float_may_stand_for_a_whole_number(reference: Any, output: Any, read: Any) -> None:
+    assert _typed(_answered(reference, output)) == _typed(read)
 
 
 def test_fewer_bytes_than_declared_are_refused() -> None:
@@ -95,6 +122,9 @@ class _Hostile(list[float]):
         ([1] * 4, [1.5] * 4, False),
         ([1] * 4, [1 << 70] * 4, False),
         (1, 1.5, False),
+        ([1, 1.5], ["1", 1.5], False),
+        ([1, 1.5] * 8, ["1", 1.5] * 8, False),
+        ([1, 1.5], [1 << 4000, 1.5], False),
         (1, 1 << 4000, False),
         (1.0, "1", False),
         (True, 1, False),

@@ -269,8 +269,10 @@ def _lay(node: Any, base: int, found: list[Place], held: CallArrays) -> None:
             found.append((base + at, 1, C128, ()))
         case ["?", at]:
             found.append((base + at, 1, BOOL, ()))
-        case ["i", at, width]:
-            held.wholes.append((at, width))
+        case ["m", at, count, _]:
+            found.append((base + at, count, F64, (count,)))
+        case ["i" | "j" as kind, at, width]:
+            held.wholes.append((at, width + (kind == "j")))  # a `j` may end with a 1, which no sign does
             found.append((base + at, 1, I64, ()))
         case _:
             raise values.Unsendable("compiled code can't return this output: only arrays and numbers")
