@@ -30,7 +30,6 @@ from kbslurm_eval.shared.values import (
     tensor_from,
 )
 
-
 MIXED_LEAST = 16  # a list of so many floats is one, whole numbers among them or not
 
 
@@ -304,10 +303,11 @@ def _write(node: Any, value: Any, out: memoryview, where: str) -> None:
         )
         for key, (_, inner) in zip(keys, node[1], strict=True):
             _write(inner, value[key], out, f"{where}[{key!r}]")
-    elif kind == "n":
-        _write_numpy(node, value, out, where)
-    elif kind == "T":
-        write_torch(node, value, out, where)
+    elif kind in ("n", "T"):
+        try:
+            (_write_numpy if kind == "n" else write_torch)(node, value, out, where)
+        except OverflowError as error:
+            raise Misfit(f"{where} is a {type(value).__name__} that doesn't fit: {error}") from None
     elif kind in ("G", "H") and values.device_side is not None:
         values.device_side.take(node[1], value, None if kind == "G" else out, where)
     else:
@@ -328,7 +328,7 @@ def _write_leaf(node: Any, value: Any, out: memoryview, where: str) -> None:
             case "0":
                 fit(value is None, f"{where} is a {type(value).__name__}; None was expected")
             case "?":
-                fit(isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"), f"{where} isn't a bool")
+                fit(_is_bool(value), f"{where} isn't a bool")
                 out[node[1]] = 1 if value else 0
             case "i":
                 out[node[1] : node[1] + node[2]] = _whole(value).to_bytes(node[2], "little", signed=True)
@@ -356,6 +356,14 @@ def _write_leaf(node: Any, value: Any, out: memoryview, where: str) -> None:
                 out[node[1] + 8 : node[1] + 8 + len(blob)] = blob
     except (TypeError, ValueError, OverflowError, struct.error) as error:
         raise Misfit(f"{where} is a {type(value).__name__} that doesn't fit: {error}") from None
+
+
+def _is_bool(value: Any) -> bool:
+    """Whether it is one of Python's or numpy's, or an array of one without dimensions."""
+    if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
+        return True
+    is_array = array_kind(value) in ("numpy", "torch") and not tuple(value.shape)
+    return is_array and str(value.dtype) in ("bool", "torch.bool")
 
 
 def _whole(value: Any) -> int:
@@ -391,8 +399,12 @@ def _write_whole_or_float(node: Any, value: Any, out: memoryview) -> None:
 def _write_numpy(node: Any, value: Any, out: memoryview, where: str) -> None:
     np = imported("numpy")
 
-    fit(isinstance(value, np.ndarray), f"{where} is a {type(value).__name__}; a numpy array was expected")
     dtype, shape = np.dtype(node[1]), tuple(node[2])
+    if not shape and isinstance(value, np.generic):
+        value = np.asarray(value)
+    elif not shape and isinstance(value, float | int | complex) and np.result_type(dtype, value) == dtype:
+        value = np.asarray(value, dtype)
+    fit(isinstance(value, np.ndarray), f"{where} is a {type(value).__name__}; a numpy array was expected")
     fit(value.dtype == dtype, f"{where} has dtype {value.dtype}; {dtype} was expected")
     fit(value.shape == shape, f"{where} has shape {value.shape}; {shape} was expected", shape=True)
     if node[4]:
@@ -403,6 +415,7 @@ def write_torch(node: Any, value: Any, out: memoryview, where: str) -> None:
     """A tensor's bytes into its place, or Misfit."""
     torch = imported("torch")
 
+    value = tensor_of_number(node, value)
     fit(isinstance(value, torch.Tensor), f"{where} is a {type(value).__name__}; a tensor was expected")
     dtype, shape = getattr(torch, node[1]), tuple(node[2])
     fit(value.dtype == dtype, f"{where} has dtype {value.dtype}; {dtype} was expected")
@@ -412,6 +425,20 @@ def write_torch(node: Any, value: Any, out: memoryview, where: str) -> None:
         there = torch.frombuffer(out, dtype=dtype, count=value.numel(), offset=node[3]).reshape(shape)
         if value.device.type != "cpu" or value.data_ptr() != there.data_ptr() or not value.is_contiguous():
             there.copy_(value.detach())
+
+
+def tensor_of_number(node: Any, value: Any) -> Any:
+    """A number of Python's as the tensor without dimensions that this node asks for; anything else as it is."""
+    if node[2] or not isinstance(value, float | int | complex):
+        return value
+    torch = imported("torch")
+    dtype = getattr(torch, node[1])
+    if torch.result_type(torch.empty((), dtype=dtype), value) != dtype:
+        return value
+    try:
+        return torch.tensor(value, dtype=dtype, device=node[5])
+    except RuntimeError:  # it is too large for that type
+        return value
 
 
 def read_one(node: Any, found: memoryview) -> Any:
