@@ -348,12 +348,14 @@ _SERVE = f"""
 #include <sched.h>
 extern "C" int kb_call(const kb_array *, int, kb_array *, int, char *, int);
 extern "C" int kb_serve(volatile unsigned long long *words, unsigned long long last, const kb_array *in, int inputs,
-                        kb_array *out, int outputs, char *said, int cap, unsigned long long *token) {{
+                        kb_array *out, int outputs, char *said, int cap, unsigned long long *token,
+                        const volatile char *mark) {{
   for (int spins = 0; words[{runner_link.GO // 8}] == last; spins = (spins + 1) & 4095)
     if (spins == 4095) sched_yield();
   std::atomic_thread_fence(std::memory_order_seq_cst);
   *token = words[{runner_link.GO // 8}];  // once more: it may come byte by byte
   const int code = kb_call(in, inputs, out, outputs, said, cap);
+  if (code == 0 && !*mark) return -1;  // a child that the submission forked: it doesn't answer for its parent
   if (code == 0) {{
     words[{runner_link.STATUS // 8}] = 0;
     std::atomic_thread_fence(std::memory_order_seq_cst);
