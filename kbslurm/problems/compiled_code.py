@@ -23,8 +23,8 @@ ANSWERS = ("ref_kernel", "reference")
 _TYPES = re.compile(r"\busing\s+input_t\b|\btypedef\b[^;]*\binput_t\s*;|\b(?:struct|class)\s+input_t\b")
 _REPORTER = re.compile(r"\b(?:class|struct)\s+TestReporter\b")
 _MAIN = re.compile(r"^\s*(?:int|auto)\s+main\s*\(", re.MULTILINE)
-_CASES = re.compile(r"^\s*//\s*(TESTS|BENCHMARKS|HIDDEN)\s*=\s*(\[.*\])\s*$", re.MULTILINE)
-_BASELINE = re.compile(r'^\s*//\s*BASELINE\s*=\s*"?([^"\n]*?)"?\s*$', re.MULTILINE)
+_CASES = re.compile(r"^\ufeff?\s*//\s*(TESTS|BENCHMARKS|HIDDEN)\s*=\s*(\[.*\])\s*$", re.MULTILINE)
+_BASELINE = re.compile(r'^\ufeff?\s*//\s*BASELINE\s*=\s*"?([^"\n]*?)"?\s*$', re.MULTILINE)
 _ONCE = re.compile(r"^\s*#\s*pragma\s+once\b", re.MULTILINE)
 
 
@@ -83,7 +83,8 @@ def has_main(text: str) -> bool:
 
 def included_once(text: str) -> str:
     """The text, made safe to include twice: by a submission and by the code around it."""
-    return text if _ONCE.search(text) else f"#pragma once\n#line 1\n{text}"
+    bare = text.removeprefix("\ufeff")  # compilers skip a byte order mark at the start only
+    return text if _ONCE.search(bare) else f"#pragma once\n#line 1\n{bare}"
 
 
 def literal_cases(text: str, key: str) -> tuple[str, int] | None:

@@ -121,7 +121,7 @@ def parsed_code(text: str, file: Path, name: str) -> Code:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings about odd escapes in a problem's strings don't concern us
-            return Code(file=file, name=name, tree=ast.parse(text, filename=str(file)))
+            return Code(file=file, name=name, tree=ast.parse(text.removeprefix("\ufeff"), filename=str(file)))
     except SyntaxError as error:
         raise Invalid(f"not valid Python: {error.msg}", file=file, line=error.lineno) from None
     except (ValueError, RecursionError, MemoryError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import struct
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,12 @@ KB_ENTRY int custom_kernel(const kb_array *in, int inputs, kb_array *out, int ou
   *static_cast<int64_t *>(out[1].data) = in[0].size;
   return 0;
 }
+"""
+# Has the compiler make types without end.
+GROWS = """
+template <class A, class B, int N> struct Grow { Grow<Grow<A, B, 0>, A, N - 1> a; Grow<B, Grow<A, B, 0>, N - 1> b; };
+template <class A, class B> struct Grow<A, B, 0> {};
+Grow<int, char, 40> never;
 """
 # Compiles when it is imported, unless it was compiled before: what load_inline does, without torch.
 COMPILES_ONCE = """
@@ -127,6 +134,8 @@ def test_a_compiled_submission_passes_every_phase(tmp_path: Path, level: int, wa
         (("int64_t more = 0;", '#include "reference.py"'), "error", "reference.py: No such file"),
         (("<cstdint>", "<cstdint>\n__global__ void k() {}"), None, "here, and this is device code: submission.cu:4"),
         (("  return 0;", '  return "__global__ <<<"[0] - 95;'), "passed", ""),
+        (("  return 0;", "  int enemiesKilled = undeclared;"), "error", "in `int enemiesKilled = undeclared;`"),
+        (("  return 0;", '  throw "out of memory"'), "error", 'in `throw "out of memory"`'),
     ],
 )
 def test_one_verdict_for_compiled_code(tmp_path: Path, change: tuple[str, str], verdict: str | None, said: str) -> None:
@@ -144,12 +153,7 @@ def test_one_verdict_for_compiled_code(tmp_path: Path, change: tuple[str, str], 
 
 @needs(GXX)
 def test_an_endless_compilation_has_its_verdict(tmp_path: Path) -> None:
-    endless = """
-template <class A, class B, int N> struct Grow { Grow<Grow<A, B, 0>, A, N - 1> a; Grow<B, Grow<A, B, 0>, N - 1> b; };
-template <class A, class B> struct Grow<A, B, 0> {};
-Grow<int, char, 40> never;
-"""
-    told = _compiled(SCALES + endless, build=wire.Build(limit_s=3))
+    told = _compiled(SCALES + GROWS, build=wire.Build(limit_s=3))
     report = ground.judged(tmp_path, told).told
     assert report.verdict in ("timeout", "memory"), report.reason
     assert "while building" in report.reason
@@ -453,6 +457,56 @@ def test_parameters_are_read_off_cpp() -> None:
     assert cpp_signatures.parameters(text) == [["int", "seed"], ["std::string", "kind"], ["double", "p"]]
     assert cpp_signatures.parameters("input_t generate_input() {") == []
     assert cpp_signatures.parameters("input_t generate_input(int a);") is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "virtual memory exhausted: Cannot allocate memory\n",
+        "cc1plus: out of memory allocating 65536 bytes after a total of 1234 bytes\n",
+        "g++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.\n",
+        "g++: internal compiler error: Killed (program cc1plus)\n",
+        "collect2: fatal error: ld terminated with signal 9 [Killed]\n",
+        "/usr/bin/ld: final link failed: memory exhausted\n",
+        "/usr/bin/ld: /tmp/a.o: memory exhausted\n",
+        "nvcc error   : 'cicc' died due to signal 9 (Kill signal)\n",
+        "ptxas fatal   : Memory allocation failure\n",
+        "Killed\n",
+        "clang++: error: unable to execute command: Killed\n",
+        "LLVM ERROR: out of memory\n",
+    ],
+)
+def test_a_compiler_says_itself_that_it_ran_out_of_memory(said: str) -> None:
+    before = "submission.cu:3:1: warning: one\n    3 | foo\n"
+    assert compiler.ran_out_of_memory(said) and compiler.ran_out_of_memory(before + said)
+
+
+@needs(GXX)
+def test_a_compiler_without_memory_is_known_by_its_words(tmp_path: Path) -> None:
+    endless = tmp_path / "endless.cpp"
+    endless.write_text(GROWS)
+    limited = ["sh", "-c", "ulimit -v 120000; ulimit -t 20; exec g++ -c -o /dev/null endless.cpp"]
+    done = subprocess.run(
+        limited, cwd=tmp_path, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
+    )
+    assert done.returncode and compiler.ran_out_of_memory(done.stderr), done.stderr
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "submission.cu:3:2: error: #error out of memory\n    3 | #error out of memory\n",
+        "submission.cu:3:2: error: out of memory\n",
+        "submission.cu:9:1: error: expected ';'\n    9 | Killed\n      | ^~~~~~\n",
+        "submission.cu(7): error: expected a ;\n    out of memory\n    ^\n",
+        "submission.cu:9:1: error: 'Killed' was not declared in this scope\n",
+        "submission.cu: In function 'int outOfMemory()':\nsubmission.cu:9: note: virtual memory exhausted\n",
+        "g++: error: Killed.cpp: No such file or directory\n",
+        "/usr/bin/ld: kernel.o: undefined reference to `enemiesKilled'\n",
+    ],
+)
+def test_what_a_compiler_quotes_is_no_lack_of_memory(said: str) -> None:
+    assert not compiler.ran_out_of_memory(said)
 
 
 def test_the_first_errors_are_what_is_told() -> None:

@@ -195,6 +195,34 @@ def test_without_a_check_the_reference_and_its_tolerance_judge(tmp_path: Path) -
     )
 
 
+MIXED = """
+import random
+
+def generate_input(n, seed):
+    draw = random.Random(seed)
+    return [[draw.uniform(-1, 1) for _ in range(2)] for _ in range(n)]
+
+def ref_kernel(data):
+    return [sum(x for x in row if x > 0) for row in data]
+
+def check_implementation(data, output):
+    return all(abs(a - b) < 1e-9 for a, b in zip(output, ref_kernel(data), strict=True)), "not the sums"
+"""
+FLOATS = "def custom_kernel(data):\n    return [sum((x for x in row if x > 0), 0.0) for row in data]\n"
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_where_the_reference_has_a_whole_number_among_floats_others_may_have_a_float(
+    tmp_path: Path, check: bool
+) -> None:
+    problem = MIXED if check else MIXED.partition("def check_implementation")[0]
+    told = {"files": {"reference.py": problem}, "tests": [{"n": 8, "seed": 3}, {"n": 300, "seed": 4}], "mode": "test"}
+    report = ground.judged(tmp_path / "good", ground.manifest(FLOATS, **told)).told
+    assert report.verdict == "passed", report.reason
+    report = ground.judged(tmp_path / "bad", ground.manifest(FLOATS.replace("0.0)", "1e-3)"), **told)).told
+    assert (report.verdict, "wrong type" in report.reason) == ("wrong", False)
+
+
 CONFIGURED = """
 import collections, dataclasses, enum, random
 from typing import NamedTuple

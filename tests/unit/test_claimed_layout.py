@@ -19,7 +19,9 @@ def claim(tree: object) -> str:
     return f"said\0{json.dumps(tree)}"
 
 
-@pytest.mark.parametrize("output", [[1, 2, 3, 4], (1.5, "a", None, True), {"a": b"xy", 3: [1.0]}, 7, 2j])
+@pytest.mark.parametrize(
+    "output", [[1, 2, 3, 4], [1, 2.5], [1, 2.5] * 8, (1.5, "a", None, True), {"a": b"xy", 3: [1.0]}, 7, 2j]
+)
 def test_what_is_claimed_is_read_back(output: object) -> None:
     found = granted(with_claim("it doesn't fit", output), LIKE)
     assert found is not None
@@ -35,6 +37,11 @@ def test_what_is_claimed_is_read_back(output: object) -> None:
         ["q", 0, 1 << 40],
         ["q", 0, -1],
         ["q", 0, True],
+        ["m", 0, 4, [4]],
+        ["m", 0, 4, [True]],
+        ["m", 0, 1, [0, 0]],
+        ["m", 0, 1 << 40, [0]],
+        ["j", 0, 1 << 40],
         ["u", 0, "9"],
         ["T", "float32", [1 << 20, 1 << 20], 0, 4, "cpu"],
         ["T", "float32", [4], 0, 16, "cuda"],

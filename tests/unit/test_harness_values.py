@@ -4,9 +4,11 @@ only."""
 from __future__ import annotations
 
 import array
+import importlib
 import os
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,11 +65,62 @@ def test_whatever_bytes_a_runner_left_are_read_or_refused(value: Any, noise: byt
 
 
 def _types(value: Any) -> Any:
+    """The types of a value; among floats a whole number may be one."""
     if isinstance(value, list | tuple):
         return type(value), [_types(v) for v in value]
     if isinstance(value, dict):
         return dict, {k: _types(v) for k, v in value.items()}
-    return type(value)
+    return float if type(value) is int else type(value)
+
+
+def _answered(reference: Any, output: Any) -> Any:
+    layout = layouts.Layout.of(reference)
+    room = bytearray(os.urandom(layout.size))
+    layouts.layout_from(layout.text()).write(output, memoryview(room))
+    return layout.read(bytes(room))
+
+
+@pytest.mark.parametrize(
+    ("reference", "output", "read"),
+    [
+        ([0, 1.5], [0.0, 2.5], [0, 2.5]),
+        ([0, 1.5], [1e-17, 2], [1e-17, 2.0]),
+        ([-3, 1.5], [-4, -0.5], [-4, -0.5]),
+        ((0, 1.5), (-(1 << 70), 1.5), (-(1 << 70), 1.5)),
+        ({"a": 0, "b": 1.5}, {"a": 0.25, "b": 0}, {"a": 0.25, "b": 0.0}),
+        ([0, 1.5] * 8, [2.0, 2.0] * 8, [2, 2.0] * 8),
+        ([0, 1.5] * 8, [0.5, 1] * 8, [0.5, 1.0] * 8),
+        ([1 << 60, 1.5] * 8, [1 << 60, 1.5] * 8, [1 << 60, 1.5] * 8),
+        ([1] * 4, [2.0] * 4, [2] * 4),
+        (1, 3.0, 3),
+    ],
+)
+def test_a_float_may_stand_for_a_whole_number(reference: Any, output: Any, read: Any) -> None:
+    assert _typed(_answered(reference, output)) == _typed(read)
+
+
+@pytest.mark.parametrize(
+    ("reference", "output"),
+    [
+        (np.asarray(1.5), np.float64(2.5)),
+        (np.asarray(1.5, "f4"), np.float32(2.5)),
+        (np.asarray(1.5, "f4"), 2.5),
+        (np.asarray(1.5), 2),
+        (np.asarray(3), 2),
+        (np.asarray(True), np.False_),
+        (np.asarray(1j), 2.5),
+        (np.float64(1.5), np.asarray(2.5)),
+        (np.int64(3), np.asarray(2)),
+        (1.5, np.asarray(2.5)),
+        (3, np.asarray(2)),
+        (True, np.asarray(False)),
+    ],
+)
+def test_a_number_and_an_array_without_dimensions_stand_for_each_other(reference: Any, output: Any) -> None:
+    read = _answered(reference, output)
+    assert read == output
+    assert type(read) is type(reference)
+    assert getattr(read, "dtype", None) == getattr(reference, "dtype", None)
 
 
 def test_fewer_bytes_than_declared_are_refused() -> None:
@@ -95,6 +148,18 @@ class _Hostile(list[float]):
         ([1] * 4, [1.5] * 4, False),
         ([1] * 4, [1 << 70] * 4, False),
         (1, 1.5, False),
+        (np.asarray(1.5, "f4"), np.float64(1.5), False),
+        (np.asarray(1), 1.5, False),
+        (np.asarray(True), 1, False),
+        (np.asarray(1.5), "1", False),
+        (np.asarray(1, "u1"), 300, False),
+        (np.asarray(1.5), [1.5], False),
+        (np.ones(1), np.float64(1), False),
+        (True, np.asarray([True]), False),
+        (True, np.asarray(1), False),
+        ([1, 1.5], ["1", 1.5], False),
+        ([1, 1.5] * 8, ["1", 1.5] * 8, False),
+        ([1, 1.5], [1 << 4000, 1.5], False),
         (1, 1 << 4000, False),
         (1.0, "1", False),
         (True, 1, False),
@@ -158,3 +223,18 @@ def test_what_a_call_has_to_move_at_least_is_its_arrays_and_its_output() -> None
     assert moved(3) == 800
     for value in ("x" * 100, b"x", bytearray(99)):
         assert layouts.Layout.of((value, {"k": [value]}, array.array("d", range(10)))).least_bytes == 80
+
+
+@pytest.mark.torch
+@pytest.mark.usefixtures("with_torch")
+def test_a_number_and_a_tensor_without_dimensions_stand_for_each_other() -> None:
+    torch: Any = importlib.import_module("torch")
+    for reference, output in (
+        (torch.tensor(1.5), 2.5), (torch.tensor(3), 2), (torch.tensor(True), False), (torch.tensor(1.5), 2),
+        (1.5, torch.tensor(2.5)), (3, torch.tensor(2)), (True, torch.tensor(False)), ([0, 1.5], [torch.tensor(0.5), 1]),
+    ):  # fmt: skip
+        read = _answered(reference, output)
+        assert (read, type(read)) == (output, type(reference))
+    for reference, output in ((torch.tensor(3), 1.5), (torch.tensor(1, dtype=torch.uint8), 300), (torch.ones(1), 1.0)):
+        with pytest.raises(layouts.Misfit):
+            _answered(reference, output)

@@ -32,6 +32,19 @@ _AROUND = re.compile(r"kb_unit\.cu(?:[:(][\d:,]+\)?)?:?\s*(?:(?:fatal )?error:\s
 # what a linker says names our own unit, and the line that it speaks of only where there is debug information
 _LINKING = re.compile(r"^\S*(?:ld|\.[a-z]+):.*?(?=undefined (?:reference|symbol))")
 _LINKED = re.compile(r"collect2: error|\S*ld: \S+: in function")
+# As the compilers and linkers say it of themselves: from the start of a line, behind nothing but their names. Lines
+# that they quote, and what a source has them say (`#error`, static assertions), come behind a place or indented.
+_NO_MEMORY = re.compile(
+    r"""^(?:[^\s:()]+:[ ])*
+        (?:(?:\w+[ ])?(?:internal[ ]compiler[ ]error|(?:fatal|catastrophic)[ ]error|error|fatal)\s*:[ ])?
+        (?:Killed$|Killed[ ]signal[ ]terminated[ ]program|Killed[ ]\(program
+          |\S+[ ]terminated[ ]with[ ]signal[ ]9\b|'[^']+'[ ]died[ ]due[ ]to[ ]signal[ ]9\b
+          |unable[ ]to[ ]execute[ ]command:[ ]Killed
+          |(?:virtual[ ]|final[ ]link[ ]failed:[ ])?memory[ ]exhausted
+          |(?:LLVM[ ]ERROR:[ ])?out[ ]of[ ]memory|memory[ ]allocation[ ]failure
+          |terminate[ ]called[ ]after[ ]throwing[ ]an[ ]instance[ ]of[ ]'std::bad_alloc')""",
+    re.MULTILINE | re.VERBOSE | re.IGNORECASE,
+)
 _NUMBERED = re.compile(r"\s*\d+ \|(.*)")
 _CARET = re.compile(r"\s*[\^~]+\s*$")
 _NVCC_ONLY = re.compile(
@@ -72,13 +85,18 @@ def compiled(told: dict[str, Any], cache: str) -> tuple[int, str]:
             print(f"kb_warm_up isn't called, since it can't be called as the kernel is: {why_not}", flush=True)
     print(said, flush=True)
     if code != 0 or not os.path.isfile(library):
-        if code == -9 or "Killed" in said or "virtual memory exhausted" in said or "out of memory" in said.lower():
+        if code == -9 or ran_out_of_memory(said):
             return Status.MEMORY, "the compiler ran out of memory"
         why = excerpt(said, told["entry"], told.get("expected", ""))
         if for_processors:
             why = f"{_missing(device=True)}: {why}"
         return Status.NOT_BUILT, why or f"{os.path.basename(compiler)} ended with {code}"
     return Status.OK, ""
+
+
+def ran_out_of_memory(said: str) -> bool:
+    """Whether a compiler says that there wasn't enough memory for it."""
+    return _NO_MEMORY.search(said) is not None
 
 
 def excerpt(said: str, entry: str = "", expected: str = "") -> str:

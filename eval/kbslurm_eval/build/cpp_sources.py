@@ -88,10 +88,15 @@ MARSHAL = r"""
 namespace kb {
 struct Misfit : std::runtime_error { using std::runtime_error::runtime_error; };
 
+template <class T, class = void> struct Tied : std::false_type {};
+template <class T> struct Tied<T, std::void_t<decltype(std::declval<T &>().kb_tied())>> : std::true_type {};
 template <class T> struct Plain : std::bool_constant<
     std::is_arithmetic<T>::value || std::is_enum<T>::value ||
-    (std::is_class<T>::value && std::is_trivially_copyable<T>::value && sizeof(T) <= 4)> {};
+    (std::is_class<T>::value && std::is_trivially_copyable<T>::value && sizeof(T) <= 4 && !Tied<T>::value)> {};
 template <class T> struct Plain<std::complex<T>> : std::true_type {};
+// What is nothing but truth values, whose bytes say 0 or 1: the compiler computes with whatever else they say.
+template <class T> struct Truths : std::is_same<T, bool> {};
+template <class T, size_t N> struct Truths<std::array<T, N>> : Truths<T> {};
 
 struct Leaf { char code; std::string bytes; };
 
@@ -138,12 +143,20 @@ struct Sink {
 struct Source {
   const kb_array *at;
   int left;
+  bool strict = false;  // a submission may have written these
   const kb_array &next() {
     if (left == 0) throw Misfit("there are fewer arrays than the type needs");
     --left;
     return *at++;
   }
   size_t bytes(const kb_array &a) const { return (size_t)(a.size * Sink::width_of(a.dtype)); }
+  template <class T> void look(const void *data, size_t bytes) const {
+    if constexpr (Truths<T>::value)
+      for (size_t i = 0; strict && i < bytes; ++i)
+        if (static_cast<const unsigned char *>(data)[i] > 1)
+          throw Misfit("a bool is " + std::to_string(static_cast<const unsigned char *>(data)[i]) +
+                       ", which isn't a truth value");
+  }
 };
 
 template <class T, class = void> struct Flat;
@@ -153,6 +166,7 @@ template <class T> struct Flat<T, std::enable_if_t<Plain<T>::value>> {
   static void get(T &v, Source &from) {
     const kb_array &a = from.next();
     if (from.bytes(a) != sizeof(T)) throw Misfit("a single value was expected");
+    from.look<T>(a.data, sizeof(T));
     std::memcpy(&v, a.data, sizeof(T));
   }
 };
@@ -174,10 +188,12 @@ template <class T, class A> struct Flat<std::vector<T, A>> {
     if constexpr (std::is_same<T, bool>::value) {
       const kb_array &a = from.next();
       const unsigned char *p = static_cast<const unsigned char *>(a.data);
+      from.look<T>(p, (size_t)a.size);
       v.assign(p, p + a.size);
     } else if constexpr (Plain<T>::value) {
       const kb_array &a = from.next();
       v.resize(from.bytes(a) / sizeof(T));
+      from.look<T>(a.data, v.size() * sizeof(T));
       if (!v.empty()) std::memcpy(v.data(), a.data, v.size() * sizeof(T));
     } else {
       int64_t n = 0;
@@ -194,6 +210,7 @@ template <class T, size_t N> struct Flat<std::array<T, N>, std::enable_if_t<!Pla
     if constexpr (Plain<T>::value) {
       const kb_array &a = from.next();
       if (from.bytes(a) != N * sizeof(T)) throw Misfit("an array of another length was expected");
+      from.look<T>(a.data, N * sizeof(T));
       std::memcpy(v.data(), a.data, N * sizeof(T));
     } else for (auto &inner : v) Flat<T>::get(inner, from);
   }
@@ -218,7 +235,7 @@ template <class A, class B> struct Flat<std::pair<A, B>> {
   static void get(std::pair<A, B> &v, Source &from) { Flat<A>::get(v.first, from); Flat<B>::get(v.second, from); }
 };
 
-template <class T> struct Flat<T, std::void_t<decltype(std::declval<T &>().kb_tied())>> {
+template <class T> struct Flat<T, std::enable_if_t<Tied<T>::value && !Plain<T>::value>> {
   static void put(const T &v, Sink &to) {
     std::apply([&](auto &...x) { (Flat<std::decay_t<decltype(x)>>::put(x, to), ...); }, const_cast<T &>(v).kb_tied());
   }
@@ -227,9 +244,9 @@ template <class T> struct Flat<T, std::void_t<decltype(std::declval<T &>().kb_ti
   }
 };
 
-template <class T> T taken(const kb_array *in, int inputs) {
+template <class T> T taken(const kb_array *in, int inputs, bool strict = false) {
   T value{};
-  Source from{in, inputs};
+  Source from{in, inputs, strict};
   Flat<T>::get(value, from);
   if (from.left) throw Misfit("there are more arrays than the type takes");
   return value;
@@ -331,12 +348,14 @@ _SERVE = f"""
 #include <sched.h>
 extern "C" int kb_call(const kb_array *, int, kb_array *, int, char *, int);
 extern "C" int kb_serve(volatile unsigned long long *words, unsigned long long last, const kb_array *in, int inputs,
-                        kb_array *out, int outputs, char *said, int cap, unsigned long long *token) {{
+                        kb_array *out, int outputs, char *said, int cap, unsigned long long *token,
+                        const volatile char *mark) {{
   for (int spins = 0; words[{runner_link.GO // 8}] == last; spins = (spins + 1) & 4095)
     if (spins == 4095) sched_yield();
   std::atomic_thread_fence(std::memory_order_seq_cst);
   *token = words[{runner_link.GO // 8}];  // once more: it may come byte by byte
   const int code = kb_call(in, inputs, out, outputs, said, cap);
+  if (code == 0 && !*mark) return -1;  // a child that the submission forked: it doesn't answer for its parent
   if (code == 0) {{
     words[{runner_link.STATUS // 8}] = 0;
     std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -358,7 +377,7 @@ def reference_unit(adapter: Mapping[str, Any]) -> str:
     includes = "".join(f'#include "{name}"\n' for name in headers)
     own = "" if adapter["own_reporter"] else REPORTER
     given = ", ".join(f"kb_given<{kind}>({n}, p)" for n, (kind, _) in enumerate(adapter["generate"]))
-    data, out = "kb::taken<input_t>(in, inputs)", "kb::taken<output_t>(found, founds)"
+    data, out = "kb::taken<input_t>(in, inputs)", "kb::taken<output_t>(found, founds, true)"
     worked = "kb_device_worked(); return kb_verdict(told, said, cap);"
     match adapter["check"]:
         case "reporter":
@@ -367,7 +386,7 @@ def reference_unit(adapter: Mapping[str, Any]) -> str:
                 "kb_device_worked(); return kb_passed(reporter, said, cap);"
             )
         case "output_reference":  # here the output comes first, as the judge passes it
-            checked = f"auto told = check_implementation(kb::taken<output_t>(in, inputs), {out}); {worked}"
+            checked = f"auto told = check_implementation(kb::taken<output_t>(in, inputs, true), {out}); {worked}"
         case _:
             checked = f"auto told = check_implementation({data}, {out}); {worked}"
     return (

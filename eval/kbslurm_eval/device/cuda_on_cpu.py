@@ -40,7 +40,7 @@ def imports(text: str, module: str) -> bool:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(text)
+            tree = ast.parse(text.removeprefix("\ufeff"))  # a byte order mark is no part of it
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return any(module == name.partition(".")[0] for node in ast.walk(tree) for name in _imported(node))

@@ -75,7 +75,7 @@ def _arrays(node: Any, *, laid: bool = False) -> list[Any]:
             return [node]
         case ["G", inner]:  # on the device
             return [inner]
-        case ["q" | "f", _, count]:
+        case ["q" | "f", _, count] | ["m", _, count, _]:
             return [["n", "<i8", [count], 0, [0]]]
         case ["a", code, *_, size]:
             return [["n", "|u1", [size if laid else size // array.array(code).itemsize], 0, [0]]]

@@ -29,7 +29,7 @@ from kbslurm_eval.build.c_arrays import (
     Place,
     call_arrays,
 )
-from kbslurm_eval.runner import device_arrays
+from kbslurm_eval.runner import device_arrays, forked
 from kbslurm_eval.shared import layouts, values
 from kbslurm_eval.shared.runner_link import Status
 
@@ -42,6 +42,7 @@ class Kernel:
         self._call, self._warm, self._serve = self._library.kb_call, self._library.kb_warm, self._library.kb_serve
         self._call.restype = self._warm.restype = self._serve.restype = ctypes.c_int
         self._token = ctypes.c_ulonglong()
+        self._mark = ctypes.c_void_p(forked.mark_at())
         self.warms = bool(self._library.kb_warms())  # it has a `kb_warm_up`
         self._said = ctypes.create_string_buffer(SAID_CAP)
         self._outputs: dict[tuple[int, int, int], CallArrays] = {}
@@ -83,10 +84,13 @@ class Kernel:
             self._said,
             SAID_CAP,
             token,
+            self._mark,
         )
         return (self._token.value, *self._ended(code, held, out, None))
 
     def _ended(self, code: int, held: CallArrays, out: memoryview, side: device_arrays.Side | None) -> tuple[int, str]:
+        if forked.is_child():
+            forked.end(RuntimeError(self._said.value.decode("utf-8", "replace")) if code > 0 else None)
         for tensor, at, size in held.devices:
             values.copy_tensor(tensor, out[at : at + size])
         if side is not None and held.fetched:
@@ -110,6 +114,8 @@ class Kernel:
         held = self._held(layout, out, side_here())
         self._said[0] = b"\0"
         code = self._warm(given.arrays, given.count, held.arrays, held.count, self._said, SAID_CAP)
+        if forked.is_child():
+            forked.end(RuntimeError(self._said.value.decode("utf-8", "replace")) if code else None)
         return "" if code == 0 else self._said.value.decode("utf-8", "replace") or "it returned an error"
 
     def _held(self, layout: layouts.Layout, out: memoryview, side: device_arrays.Side | None) -> CallArrays:
@@ -269,8 +275,10 @@ def _lay(node: Any, base: int, found: list[Place], held: CallArrays) -> None:
             found.append((base + at, 1, C128, ()))
         case ["?", at]:
             found.append((base + at, 1, BOOL, ()))
-        case ["i", at, width]:
-            held.wholes.append((at, width))
+        case ["m", at, count, _]:
+            found.append((base + at, count, F64, (count,)))
+        case ["i" | "j" as kind, at, width]:
+            held.wholes.append((at, width + (kind == "j")))  # a `j` may end with a 1, which no sign does
             found.append((base + at, 1, I64, ()))
         case _:
             raise values.Unsendable("compiled code can't return this output: only arrays and numbers")

@@ -179,6 +179,7 @@ class Side:
                 return
             torch = importlib.import_module("torch")
             dtype = getattr(torch, node[1])
+            value = layouts.tensor_of_number(node, value)
             layouts.fit(isinstance(value, torch.Tensor), f"{where} is a {type(value).__name__}; a tensor was expected")
             layouts.fit(value.dtype == dtype, f"{where} has dtype {value.dtype}; {dtype} was expected")
             shape = tuple(node[2])

@@ -9,12 +9,13 @@ import os
 import sys
 from typing import Any
 
-from kbslurm_eval.runner import call_hints, error_text
+from kbslurm_eval.runner import call_hints, error_text, forked
 from kbslurm_eval.runner.error_text import one_line
 from kbslurm_eval.shared import recorded
 from kbslurm_eval.shared.runner_link import Status
 
 WRITTEN_AT = 1_000_000_000
+BYTE_ORDER_MARK = "\ufeff"  # which Python skips in a file, and in a text takes for a letter
 
 
 def placed(told: dict[str, Any]) -> tuple[str, str]:
@@ -38,7 +39,7 @@ def import_submission(told: dict[str, Any]) -> tuple[int, str, Any]:
     name = os.path.splitext(place)[0].replace("/", ".")
     _suit(str(told["gpu"]), [told["source"], *(t for n, t in told["files"].items() if not n.endswith(recorded.SUFFIX))])
     try:
-        compile(told["source"], entry, "exec", dont_inherit=True)
+        compile(told["source"].removeprefix(BYTE_ORDER_MARK), entry, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         return Status.SYNTAX, one_line(error, entry), None
     try:
@@ -48,11 +49,9 @@ def import_submission(told: dict[str, Any]) -> tuple[int, str, Any]:
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = sys.modules[os.path.splitext(entry)[0]] = module
         spec.loader.exec_module(module)
-    except MemoryError:
-        return Status.MEMORY, "MemoryError", None
-    except (SystemExit, KeyboardInterrupt) as end:
-        return Status.ENDED, f"{type(end).__name__}: {end}", None
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the submission's
+        if (ended := _ended(error)) is not None:
+            return ended
         said = one_line(error)
         if type(error) is ModuleNotFoundError and error.name == "triton":
             said = f"triton isn't installed where this is judged, and {entry} imports it"
@@ -66,6 +65,16 @@ def import_submission(told: dict[str, Any]) -> tuple[int, str, Any]:
     if isinstance(told["call"], str):
         return Status.OK, "", getattr(module, names[0])
     return Status.OK, "", _each([(wanted, getattr(module, wanted)) for wanted in names])
+
+
+def _ended(error: BaseException) -> tuple[int, str, Any] | None:
+    """What is told of an import that ended for want of memory, or ended its process; a child's ends that child."""
+    forked.end_if_child(error)
+    if isinstance(error, MemoryError):
+        return Status.MEMORY, "MemoryError", None
+    if isinstance(error, SystemExit | KeyboardInterrupt):
+        return Status.ENDED, f"{type(error).__name__}: {error}", None
+    return None
 
 
 def _suit(gpu: str, texts: list[str]) -> None:
@@ -83,13 +92,11 @@ def _wrapped(wrapper: str, submission: Any, entry: str) -> tuple[int, str, Any]:
     """What the problem's wrapper makes of the submission: a submission that has the shape of another collection's."""
     try:
         return Status.OK, "", importlib.import_module(wrapper.removesuffix(".py")).entry_point(submission)
-    except MemoryError:
-        return Status.MEMORY, "MemoryError", None
-    except LookupError as error:
-        return Status.NO_ENTRY, f"{entry} {error.args[0] if error.args else 'lacks what is called'}", None
-    except (SystemExit, KeyboardInterrupt) as end:
-        return Status.ENDED, f"{type(end).__name__}: {end}", None
     except BaseException as error:  # noqa: BLE001 - it has run code of the submission
+        if (ended := _ended(error)) is not None:
+            return ended
+        if isinstance(error, LookupError):
+            return Status.NO_ENTRY, f"{entry} {error.args[0] if error.args else 'lacks what is called'}", None
         return Status.LOAD_RAISED, one_line(error), None
 
 

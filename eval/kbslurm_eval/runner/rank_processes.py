@@ -54,6 +54,8 @@ def _started(rank: int, world: int, port: int, folder: str, serve: Callable[[str
     try:
         os.environ.update(environment(rank, world, port))
         code = serve(str(rank_folder(Path(folder), rank)))
+    except SystemExit as end:  # of a child of the submission's
+        code = end.code if isinstance(end.code, int) else 1 if end.code else 0
     except BaseException:  # noqa: BLE001 - this process ends here whatever happened, and the log says why
         traceback.print_exc()
         code = 70

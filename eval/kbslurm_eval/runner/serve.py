@@ -15,7 +15,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from kbslurm_eval.runner import call_hints, error_text
+from kbslurm_eval.runner import call_hints, error_text, forked
 from kbslurm_eval.runner.answer_places import AnswerPlaces
 from kbslurm_eval.runner.error_text import one_line
 from kbslurm_eval.runner.importing import import_submission, takes_out
@@ -31,12 +31,15 @@ _kernel_type: Any = None
 _own: Any = None  # the submission's function as it was imported, whatever is put around it
 _wants_out = False  # the submission asks for the place where its answer is read
 _warm_up: Any = None  # what it does with a call's arrays before the clock runs, when nothing of the input is in them
+_here = memoryview(b"\1")  # begins with a 0 in children that the submission forked
 _line: socket.socket | None = None  # by which the judge lends memory of a device
 
 
 def serve(folder: str) -> int:
     """Answer the judge's messages until it says QUIT."""
     line = RunnerEnd(folder)
+    global _here
+    _here = forked.marked()
     # a rank has it from the first process, whose log is no file any more that could be asked where it stands
     if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.line_buffering:
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # its end comes without warning
@@ -198,7 +201,10 @@ def _warmed_up(ahead: _Ahead, places: AnswerPlaces | None) -> str:
     try:
         fault = _warm_up(ahead, places)
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the submission's
+        forked.end_if_child(error)
         fault = one_line(error)
+    if not _here[0]:
+        forked.end()
     return f"{WARM_UP}: {fault}" if fault else ""
 
 
@@ -244,17 +250,20 @@ def _called(call: Any, places: AnswerPlaces, view: memoryview, ahead: _Ahead | N
             found = call(data, out=given)
         else:
             found = call(data)
+        if not _here[0]:
+            forked.end()
         places.write(found, given)
     except layouts.Misfit as misfit:
         hint = call_hints.unfit(str(misfit), found)
         return (Status.WRONG_SHAPE if misfit.shape else Status.WRONG_TYPE), claimed_layout.with_claim(
             f"{misfit} - {hint}" if hint else str(misfit), found
         )
-    except MemoryError:
-        return Status.MEMORY, "MemoryError"
-    except (SystemExit, KeyboardInterrupt) as end:
-        return Status.ENDED, f"{type(end).__name__}: {end}"
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the submission's
+        forked.end_if_child(error)
+        if isinstance(error, MemoryError):
+            return Status.MEMORY, "MemoryError"
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            return Status.ENDED, f"{type(error).__name__}: {error}"
         hint = "" if _own is None else call_hints.failed(error, _own, data, is_ours=error_text.is_ours)
         return Status.RAISED, one_line(error, hint=hint)
     return Status.OK, ""
@@ -305,6 +314,7 @@ def _profiled(call: Any, told: dict[str, Any], out: memoryview) -> tuple[int, st
             call = functools.partial(call, out=layout.places(room))
         return Status.OK, profiling.traced(call, told, lambda: values.copied(told["input"]), out)
     except BaseException as error:  # noqa: BLE001 - the submission's, or the profiler's: either is told, no more
+        forked.end_if_child(error)
         return Status.RAISED, one_line(error)
 
 
@@ -370,6 +380,8 @@ def _loaded(told: dict[str, Any], folder: str) -> tuple[int, str, Any, str]:
         _wants_out = takes_out(call)
         module = sys.modules.get(os.path.splitext(str(told["entry"]))[0])
     _warm_up = _warming(call, module)
+    if not _here[0]:
+        forked.end()
     return status, text, call, cache
 
 

@@ -93,11 +93,18 @@ class _Laid:
                 return ["c", self._room(16)]
             case ["i", _, width]:
                 return ["i", self._room(_count(width)), width]
+            case ["j", _, width]:
+                return ["j", self._room(max(8, _count(width) + 1)), width]
             case ["u" | "b" | "B" as kind, _, cap]:
                 return [kind, self._room(8 + _count(cap)), cap]
             case ["q" | "f" as kind, _, count]:
                 self._beside += (IN_PYTHON - 8) * _count(count)
                 return [kind, self._room(8 * count), count]
+            case ["m", _, count, list() as whole] if len(whole) <= _count(count):
+                if not all(type(n) is int and 0 <= n < count for n in whole):
+                    raise _Unfit
+                self._beside += (IN_PYTHON - 8) * count
+                return ["m", self._room(8 * count), count, whole]
             case ["l" | "t" as kind, list() as inner]:
                 return [kind, [self.node(one, depth + 1) for one in inner]]
             case ["d", list() as pairs]:

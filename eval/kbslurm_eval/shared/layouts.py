@@ -15,7 +15,7 @@ import math
 import operator
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -29,6 +29,8 @@ from kbslurm_eval.shared.values import (
     sendable_key,
     tensor_from,
 )
+
+MIXED_LEAST = 16  # a list of so many floats is one, whole numbers among them or not
 
 
 class Misfit(Exception):
@@ -133,7 +135,7 @@ def _parts(node: Any) -> Iterator[tuple[int, int]]:
                 yield from _parts(item)
         case ["n" | "T" | "A", _, _, int(at), int(size), *_] if size:
             yield at, size
-        case ["q" | "f", at, count] if count:
+        case ["q" | "f" | "m", at, count, *_] if count:
             yield at, 8 * count
         case ["a", code, at, count] if count:
             yield at, count * array.array(code).itemsize
@@ -141,6 +143,8 @@ def _parts(node: Any) -> Iterator[tuple[int, int]]:
             yield at, 8 + cap
         case ["i", at, width]:
             yield at, width
+        case ["j", at, width]:
+            yield at, width + 1
         case ["g" | "?" | "c" as code, at]:
             yield at, {"g": 8, "?": 1, "c": 16}[code]
         case _:
@@ -174,11 +178,15 @@ def _laid(value: Any, room: Any, where: str, depth: int) -> Any:
     if kind is list:
         if (packed := as_block(value)) is not None:
             return [packed[0], room(8 * len(value)), len(value)]
-        return ["l", [_laid(v, room, f"{where}[{n}]", depth + 1) for n, v in enumerate(value)]]
+        if (whole := _whole_among_floats(value)) is not None:
+            return ["m", room(8 * len(value)), len(value), whole]
+        return ["l", _inside(value, [f"{where}[{n}]" for n in range(len(value))], room, depth)]
     if isinstance(value, tuple):  # named ones, too
-        return ["t", [_laid(v, room, f"{where}[{n}]", depth + 1) for n, v in enumerate(value)]]
+        return ["t", _inside(value, [f"{where}[{n}]" for n in range(len(value))], room, depth)]
     if isinstance(value, dict):  # ordered ones and others, too; what is read back is a plain one
-        return ["d", [[sendable_key(k, where), _laid(v, room, f"{where}[{k!r}]", depth + 1)] for k, v in value.items()]]
+        keys = [sendable_key(k, where) for k in value]
+        inside = _inside(value.values(), [f"{where}[{k!r}]" for k in value], room, depth)
+        return ["d", [[key, inner] for key, inner in zip(keys, inside, strict=True)]]
     if kind is array.array and value.typecode not in "uw":
         return ["a", value.typecode, room(len(value) * value.itemsize), len(value)]
     match array_kind(value):
@@ -196,6 +204,30 @@ def _laid(value: Any, room: Any, where: str, depth: int) -> Any:
             return ["A", told["typestr"], list(told["shape"]), room(size), size]
         case _:
             raise Unsendable(f"{where} is a {kind.__name__}, which can't come back from a runner")
+
+
+def _inside(items: Iterable[Any], where: list[str], room: Any, depth: int) -> list[Any]:
+    """Of a whole number with floats beside it another answer may be a float: Python's sum of none is one."""
+    has_floats = any(map(_is_float, items))
+    laid = []
+    for item, place in zip(items, where, strict=True):
+        node = _laid(item, room, place, depth + 1)
+        if has_floats and node[0] == "i":
+            node = ["j", room(node[2] + 1), node[2]]
+        laid.append(node)
+    return laid
+
+
+def _whole_among_floats(numbers: list[Any]) -> list[int] | None:
+    """Where the whole numbers are in a long list of floats, as which they can be written; None for other lists."""
+    if len(numbers) < MIXED_LEAST or set(map(type, numbers)) != {int, float}:
+        return None
+    places = [n for n, number in enumerate(numbers) if type(number) is int]
+    return places if all(abs(numbers[n]) <= 1 << sys.float_info.mant_dig for n in places) else None
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, float) or (array_kind(value) == "numpy" and value.dtype.kind == "f" and not value.shape)
 
 
 def _places(node: Any, buffer: memoryview) -> Any:
@@ -271,10 +303,11 @@ def _write(node: Any, value: Any, out: memoryview, where: str) -> None:
         )
         for key, (_, inner) in zip(keys, node[1], strict=True):
             _write(inner, value[key], out, f"{where}[{key!r}]")
-    elif kind == "n":
-        _write_numpy(node, value, out, where)
-    elif kind == "T":
-        write_torch(node, value, out, where)
+    elif kind in ("n", "T"):
+        try:
+            (_write_numpy if kind == "n" else write_torch)(node, value, out, where)
+        except OverflowError as error:
+            raise Misfit(f"{where} is a {type(value).__name__} that doesn't fit: {error}") from None
     elif kind in ("G", "H") and values.device_side is not None:
         values.device_side.take(node[1], value, None if kind == "G" else out, where)
     else:
@@ -285,21 +318,22 @@ def _write_leaf(node: Any, value: Any, out: memoryview, where: str) -> None:
     kind = node[0]
     try:
         match kind:
-            case "q" | "f":
+            case "q" | "f" | "m":
                 fit(isinstance(value, list), f"{where} is a {type(value).__name__}; a list was expected")
                 fit(len(value) == node[2], f"{where} has {len(value)} items; {node[2]} were expected", shape=True)
-                out[node[1] : node[1] + 8 * node[2]] = memoryview(array.array("q" if kind == "q" else "d", value)).cast(
-                    "B"
-                )
+                numbers = _whole_numbers(value) if kind == "q" else array.array("d", value)
+                out[node[1] : node[1] + 8 * node[2]] = memoryview(numbers).cast("B")
             case "x":
                 fit(False, f"{where} is a {type(value).__name__}, which isn't a value that can be sent")
             case "0":
                 fit(value is None, f"{where} is a {type(value).__name__}; None was expected")
             case "?":
-                fit(isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"), f"{where} isn't a bool")
+                fit(_is_bool(value), f"{where} isn't a bool")
                 out[node[1]] = 1 if value else 0
             case "i":
-                out[node[1] : node[1] + node[2]] = operator.index(value).to_bytes(node[2], "little", signed=True)
+                out[node[1] : node[1] + node[2]] = _whole(value).to_bytes(node[2], "little", signed=True)
+            case "j":
+                _write_whole_or_float(node, value, out)
             case "g":
                 struct.pack_into("<d", out, node[1], value)
             case "c":
@@ -324,11 +358,53 @@ def _write_leaf(node: Any, value: Any, out: memoryview, where: str) -> None:
         raise Misfit(f"{where} is a {type(value).__name__} that doesn't fit: {error}") from None
 
 
+def _is_bool(value: Any) -> bool:
+    """Whether it is one of Python's or numpy's, or an array of one without dimensions."""
+    if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
+        return True
+    is_array = array_kind(value) in ("numpy", "torch") and not tuple(value.shape)
+    return is_array and str(value.dtype) in ("bool", "torch.bool")
+
+
+def _whole(value: Any) -> int:
+    """The whole number that this is, which may be written as a float."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        if not callable(whole := getattr(value, "is_integer", None)) or not whole():
+            raise
+        return int(value)
+
+
+def _whole_numbers(items: list[Any]) -> array.array[int]:
+    try:
+        return array.array("q", items)
+    except TypeError:
+        return array.array("q", list(map(_whole, items)))
+
+
+def _write_whole_or_float(node: Any, value: Any, out: memoryview) -> None:
+    """A whole number and behind it its sign, or a float and behind it a 1."""
+    _, at, width = node
+    try:
+        whole = _whole(value)
+    except TypeError:
+        struct.pack_into("<d", out, at, value)
+        out[at + width] = 1
+    else:
+        out[at : at + width] = whole.to_bytes(width, "little", signed=True)
+        out[at + width] = 0xFF if whole < 0 else 0
+
+
 def _write_numpy(node: Any, value: Any, out: memoryview, where: str) -> None:
     np = imported("numpy")
 
-    fit(isinstance(value, np.ndarray), f"{where} is a {type(value).__name__}; a numpy array was expected")
     dtype, shape = np.dtype(node[1]), tuple(node[2])
+    if not shape and isinstance(value, np.generic):
+        value = np.asarray(value)
+    elif not shape and isinstance(value, float | int | complex) and np.result_type(dtype, value) == dtype:
+        value = np.asarray(value, dtype)
+    fit(isinstance(value, np.ndarray), f"{where} is a {type(value).__name__}; a numpy array was expected")
     fit(value.dtype == dtype, f"{where} has dtype {value.dtype}; {dtype} was expected")
     fit(value.shape == shape, f"{where} has shape {value.shape}; {shape} was expected", shape=True)
     if node[4]:
@@ -339,6 +415,7 @@ def write_torch(node: Any, value: Any, out: memoryview, where: str) -> None:
     """A tensor's bytes into its place, or Misfit."""
     torch = imported("torch")
 
+    value = tensor_of_number(node, value)
     fit(isinstance(value, torch.Tensor), f"{where} is a {type(value).__name__}; a tensor was expected")
     dtype, shape = getattr(torch, node[1]), tuple(node[2])
     fit(value.dtype == dtype, f"{where} has dtype {value.dtype}; {dtype} was expected")
@@ -348,6 +425,20 @@ def write_torch(node: Any, value: Any, out: memoryview, where: str) -> None:
         there = torch.frombuffer(out, dtype=dtype, count=value.numel(), offset=node[3]).reshape(shape)
         if value.device.type != "cpu" or value.data_ptr() != there.data_ptr() or not value.is_contiguous():
             there.copy_(value.detach())
+
+
+def tensor_of_number(node: Any, value: Any) -> Any:
+    """A number of Python's as the tensor without dimensions that this node asks for; anything else as it is."""
+    if node[2] or not isinstance(value, float | int | complex):
+        return value
+    torch = imported("torch")
+    dtype = getattr(torch, node[1])
+    if torch.result_type(torch.empty((), dtype=dtype), value) != dtype:
+        return value
+    try:
+        return torch.tensor(value, dtype=dtype, device=node[5])
+    except RuntimeError:  # it is too large for that type
+        return value
 
 
 def read_one(node: Any, found: memoryview) -> Any:
@@ -380,6 +471,11 @@ def _read(node: Any, found: memoryview, away: Elsewhere | None) -> Any:
             return bool(found[node[1]])
         case "i":
             return int.from_bytes(found[node[1] : node[1] + node[2]], "little", signed=True)
+        case "j":
+            at, width = node[1:]
+            if found[at + width] == 1:
+                return struct.unpack_from("<d", found, at)[0]
+            return int.from_bytes(found[at : at + width], "little", signed=True)
         case "g":
             return struct.unpack_from("<d", found, node[1])[0]
         case "c":
@@ -388,6 +484,11 @@ def _read(node: Any, found: memoryview, away: Elsewhere | None) -> Any:
             numbers = array.array("q" if kind == "q" else "d")
             numbers.frombytes(found[node[1] : node[1] + 8 * node[2]])
             return numbers.tolist()
+        case "m":
+            mixed: list[Any] = memoryview(found)[node[1] : node[1] + 8 * node[2]].cast("d").tolist()
+            for n in node[3]:
+                mixed[n] = int(mixed[n]) if mixed[n].is_integer() else mixed[n]
+            return mixed
         case "a":
             made = array.array(node[1])
             made.frombytes(found[node[2] : node[2] + node[3] * made.itemsize])
