@@ -161,10 +161,10 @@ def test_only_what_is_beyond_the_free_part_counts() -> None:
     assert [patience.counts(ns) for ns in (20_000, 9_000_000, 20_000)] == [0, 0, 0], "nothing is there yet"
     patience.end()
     assert [patience.counts(ns) for ns in (900_000, 2_000_000, 2_300_000)] == [0, 0, 300_000]
-    assert patience.told() == "", "of a few calls it isn't told"
+    assert patience.told(launch.LATE) == "", "of a few calls it isn't told"
     for _ in range(10):
         patience.counts(3_000_000)
-    assert patience.told().startswith("before 11 of 13 calls it took longer than 2 ms to be ready")
+    assert patience.told(launch.LATE).startswith("before 11 of 13 calls it took longer than 2 ms to be ready")
 
 
 def test_what_it_raises_is_told(tmp_path: Path) -> None:

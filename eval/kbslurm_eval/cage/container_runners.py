@@ -205,6 +205,10 @@ class ContainerRunner:
         """How long some of its processes went on while it was stopped last."""
         return self._tree.went_on_ns
 
+    def stopping_ns(self) -> int:
+        """How long it took until all its processes were found stopped last."""
+        return self._tree.stopping_ns
+
     def core(self) -> int | None:
         """The core that it was last on."""
         return self._tree.core()

@@ -8,14 +8,46 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from kbslurm_eval.cage.processes import ProcessPages, Threads, are_stopped, namespace_depth, send_signal
+from kbslurm_eval.cage.processes import (
+    ProcessPages,
+    Threads,
+    are_stopped,
+    namespace_depth,
+    ran_ns,
+    send_signal,
+)
 from kbslurm_eval.cage.runners import CALL_STOP_S, Unstoppable
 
 LOOKS_AT_ONE = 2  # where there is one process; one would do
 STOPS_WITHIN_NS, SPINS_NS = 50_000_000, 200_000  # on a busy machine it is stopped once it gets a core
+THREAD_STOPS_NS = 7_000  # of a core's time, on a busy machine
 PASSES = 4  # how often in a row a tree must be found completely stopped: a process that seems alone may be forking
 GOES_ON_S, MOST_GOES_ON_S = 0.0005, 0.05  # so long a child goes on at first, until it has its own program; at most
 _PROCESSOR = 36  # of the words behind the name in /proc/PID/stat
+
+
+class _Worked:
+    """What processes that weren't found stopped at once did until they were: who slept, or was kept from its core,
+    needs one to stop, too, and waits for it on a busy machine, but doesn't work."""
+
+    def __init__(self) -> None:
+        self._before: dict[int, int | None] = {}
+
+    def look(self, pid: int) -> None:
+        """This one isn't stopped yet."""
+        if pid not in self._before:
+            self._before[pid] = ran_ns(pid)
+
+    def of(self, waited_ns: int, threads: Callable[[int], int]) -> int:
+        """How much of the time that was waited for them one of them worked, beyond what its threads take to stop; all
+        of it where that can't be told."""
+        longest = 0
+        for pid, before in self._before.items():
+            now = ran_ns(pid)
+            if before is None or now is None:
+                return waited_ns
+            longest = max(longest, now - before - THREAD_STOPS_NS * threads(pid))
+        return min(waited_ns, longest)
 
 
 class ProcessTree:
@@ -39,6 +71,8 @@ class ProcessTree:
         self._still: list[int] | None = None
         self._called: int | None = None
         self.went_on_ns = 0  # how long some of its processes went on while it was stopped last
+        self.stopping_ns = 0  # how long it took before that until all were found stopped, that last look aside
+        self._waited_ns = 0
         self._pages = ProcessPages()
 
     def all(self) -> list[int]:
@@ -83,16 +117,20 @@ class ProcessTree:
         stopped before goes on for a moment, and is stopped again.
         """
         self.went_on_ns, went_on_at = 0, 0
+        began_ns = time.perf_counter_ns()
+        worked = _Worked()
         ours: set[int] = set()  # those that are ours to continue, although they are found stopped
         if self.main is not None:
             send_signal(self.main, signal.SIGSTOP)
+            worked.look(self.main)
             for pid in self._held:  # nobody has more time than the first
-                if pid != self.main and self._pages.goes_on(pid):
+                if pid != self.main and self._pages.stop_if_it_goes_on(pid):
                     ours.add(pid)
-                    send_signal(pid, signal.SIGSTOP)
+            began_ns, self._waited_ns = time.perf_counter_ns(), 0
             # children of one that had some are stopped while it is waited for
             if len(self._held) <= 1 and all(self._is_alone(self.main, spare) for _ in range(LOOKS_AT_ONE)):
                 self._held, self._still = [self.main], list(self.roots)
+                self.stopping_ns = worked.of(self._waited_ns, self._pages.threads)
                 return
         deadline = time.monotonic() + CALL_STOP_S
         seen: set[int] = set() if self.main is None else {self.main}
@@ -100,10 +138,17 @@ class ProcessTree:
         passes = -1  # the first look doesn't count
         pause_s, patient_until = GOES_ON_S, time.monotonic() + 2 * GOES_ON_S
         last: dict[int, Threads] = {}
+        stood, waited_ns = False, 0
         while True:
+            if not stood:
+                waited_ns = time.perf_counter_ns() - began_ns
             found = self._look()
             members = self._members(found, spare)
             last, before = {p: found[p] for p in members}, last
+            stood = all(map(are_stopped, last.values()))
+            for pid, threads in last.items():
+                if not are_stopped(threads):
+                    worked.look(pid)
             fresh = [p for p in members if p not in seen]
             for pid in fresh:
                 # not ours to continue: it stopped itself, or is another runner's orphan
@@ -111,14 +156,16 @@ class ProcessTree:
                     idle.add(pid)
                 send_signal(pid, signal.SIGSTOP)
             seen.update(fresh)
-            if not fresh and all(map(are_stopped, last.values())) and (last == before or passes < 0):
+            if not fresh and stood and (last == before or passes < 0):
                 # Processes that come and go, or wake each other, can look stopped one after another while one of them
                 # always runs. Whoever slips past one look has to slip past each of these, and changes nothing that they
                 # see: who ends a stopped process above himself, to be its parent's, whose children were read, does.
                 passes += 1
                 if passes >= PASSES:
                     self._held, self._still = [p for p in members if p not in idle], list(found)
+                    self._pages.know([p for p in self._held if p != self.main])
                     self.went_on_ns = time.perf_counter_ns() - went_on_at if went_on_at else 0
+                    self.stopping_ns = worked.of(max(0, waited_ns - self.went_on_ns), self._pages.threads)
                     return
                 continue
             passes = 0
@@ -167,6 +214,7 @@ class ProcessTree:
             while (waited := time.perf_counter_ns() - began) < STOPS_WITHIN_NS:
                 found = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT)
                 if found is not None:
+                    self._waited_ns += waited
                     return found.si_code == os.CLD_STOPPED
                 if waited < SPINS_NS:
                     os.sched_yield()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+import signal
+import time
+from collections.abc import Callable, Collection
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _FOLDERS_LINKS = 2  # of /proc/PID/task, which has one more for each thread
 STOPPED = (b"T", b"t", b"Z", b"X")
 GONE = (FileNotFoundError, ProcessLookupError)  # what reading /proc raises for a task that is gone
 STAT_SIZE, HELD_OPEN = 1024, 12  # more than a line of /proc/PID/stat has; a judge has 1,024 files, and several runners
+KNOWN = 100  # processes that are told by a descriptor each
 
 
 def children_of(pid: int) -> list[int]:
@@ -86,6 +89,14 @@ def _resident_in(statm: bytes) -> int:
     return int(words[1]) * _PAGE if len(words) > 1 else 0
 
 
+def ran_ns(pid: int) -> int | None:
+    """How long its threads, also those that have ended, have had a core; None if that can't be told."""
+    try:
+        return time.clock_gettime_ns((~pid << 3) | 2)  # what clock_getcpuclockid gives
+    except OSError:
+        return None
+
+
 def mapped_bytes(pid: int) -> int:
     """What of its memory are pages of files, those in shared memory among them."""
     with contextlib.suppress(OSError, IndexError, ValueError), open(f"{_proc_folder(pid)}/statm", "rb") as file:
@@ -137,6 +148,7 @@ class ProcessPages:
         self._listed: dict[int, list[str]] = {}
         self._held: dict[tuple[int, str], tuple[int, int]] = {}
         self._sizes: dict[int, int] = {}
+        self._known: dict[int, int] = {}
 
     def look(self, pid: int) -> tuple[Threads, list[int]]:
         """Its threads with their states, none of one that is gone, and who its children are: of each thread the state
@@ -162,14 +174,35 @@ class ProcessPages:
                 return None
         return below if pid in self._listed else None
 
-    def goes_on(self, pid: int) -> bool:
-        """Whether it is known and neither stopped nor gone: its number may be another one's by then."""
-        both = self._held.get((pid, str(pid)))
-        if both is None:
+    def stop_if_it_goes_on(self, pid: int) -> bool:
+        """Stop it if it is known, and neither stopped nor gone: its number may be another one's by then."""
+        fd = self._known.get(pid)
+        if fd is None:
             return False
-        with contextlib.suppress(*GONE):
-            return _state_in(os.pread(both[0], STAT_SIZE, 0)) not in STOPPED
-        return False
+        both = self._held.get((pid, str(pid)))
+        try:
+            state = state_of(pid).encode() if both is None else _state_in(os.pread(both[0], STAT_SIZE, 0))
+            if state in STOPPED:
+                return False
+            signal.pidfd_send_signal(fd, signal.SIGSTOP)
+        except OSError:
+            return False
+        return True
+
+    def know(self, pids: Collection[int]) -> None:
+        """These processes, all of them stopped, will be told by more than their numbers."""
+        for pid in [known for known in self._known if known not in pids]:
+            os.close(self._known.pop(pid))
+        for pid in pids:
+            if len(self._known) >= KNOWN:
+                return
+            if pid not in self._known:
+                with contextlib.suppress(OSError):  # or a kernel without
+                    self._known[pid] = os.pidfd_open(pid)
+
+    def threads(self, pid: int) -> int:
+        """How many threads it had when it was looked at last, as far as that is remembered."""
+        return len(self._listed.get(pid, ())) or 1
 
     def stat(self, pid: int) -> bytes:
         """/proc/PID/task/PID/stat, or nothing."""
@@ -198,8 +231,9 @@ class ProcessPages:
     def close(self) -> None:
         """Nothing is held any more."""
         both = (fd for pair in self._held.values() for fd in pair)
-        for fd in (*self._folders.values(), *self._sizes.values(), *both):
+        for fd in (*self._folders.values(), *self._sizes.values(), *self._known.values(), *both):
             os.close(fd)
+        self._known.clear()
         self._folders.clear()
         self._listed.clear()
         self._sizes.clear()

@@ -51,6 +51,10 @@ class Runner(Protocol):
         """How long some of its processes went on while it was stopped last, or none could have been stopped."""
         ...
 
+    def stopping_ns(self) -> int:
+        """How long it took until all its processes were found stopped last: whoever is in a system call goes on."""
+        ...
+
     def core(self) -> int | None:
         """The core that the process which is called was on when it was stopped."""
         ...

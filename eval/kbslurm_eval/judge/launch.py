@@ -38,6 +38,15 @@ SPIN_NS = 400_000
 # a runner may take this many times its usual time to be ready, and so long in any case
 # a guide for competitors names half of what is free
 WAKES_FREE, WAKE_FREE_NS, WAKE_MOST_NS = 8, 2_000_000, 5_000_000
+STOPS_FREE, STOP_FREE_NS = 4, 100_000  # the same of the time that its threads work until they have stopped
+LATE = (
+    "before {late} of {asked} calls it took longer than {free} ms to be ready, and what was beyond that counts"
+    " (`kb_warm_up` is free for a millisecond)"
+)
+STAYED = (
+    "after {late} of {asked} calls it took longer than {free} ms until all its threads had stopped, and what was beyond"
+    " that counts (was memory given back or cleared after the answer, or do threads still work?)"
+)
 TAKEN_LEAST = 8 << 20  # whoever has put more bytes than this into the links' memory, large pages' rest aside, took it
 LATE_TOLD = 8  # of fewer calls it isn't told how long they took to be ready
 START_S = 60.0
@@ -65,13 +74,15 @@ def takes_its_link(method: Callable[Concatenate[Any, _Given], _Result]) -> Calla
 
 
 class Patience:
-    """How long a runner may take to be ready for a message before that counts as part of the call.
+    """How long a runner may take to be ready for a message, or to stop after one, before that counts as part of the
+    call.
 
-    Far more than before it had the submission is work that it does before the clock runs: on what the next calls have
-    in common, or on caches that the baseline then finds cold.
+    Far more than before it had the submission is work that it does while the clock doesn't run: on what the next calls
+    have in common, on caches that the baseline then finds cold, or in the kernel, which no signal ends.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, free_ns: int = WAKE_FREE_NS, times: int = WAKES_FREE) -> None:
+        self._least_ns, self._times = free_ns, times
         self._seen = list[int]()
         self._free_ns: float | None = None
         self.asked = self.late = 0  # since the submission came
@@ -79,7 +90,7 @@ class Patience:
     def end(self) -> None:
         """The submission comes: from here on it is as long as what was seen allows."""
         usual = statistics.median(self._seen) if self._seen else 0.0
-        self._free_ns = min(max(WAKE_FREE_NS, WAKES_FREE * usual), WAKE_MOST_NS)
+        self._free_ns = min(max(self._least_ns, self._times * usual), WAKE_MOST_NS)
 
     def counts(self, took_ns: int) -> int:
         """What of this time counts: what is beyond the free part."""
@@ -90,14 +101,11 @@ class Patience:
         self.asked, self.late = self.asked + 1, self.late + (beyond_ns > 0)
         return beyond_ns
 
-    def told(self) -> str:
+    def told(self, sentence: str) -> str:
         """A remark for the author where it was too long again and again; empty otherwise."""
         if self._free_ns is None or self.asked < LATE_TOLD or 4 * self.late < self.asked:
             return ""
-        return (
-            f"before {self.late} of {self.asked} calls it took longer than {self._free_ns / 1e6:.0f} ms to be ready,"
-            " and what was beyond that counts (`kb_warm_up` is free for a millisecond)"
-        )
+        return sentence.format(late=self.late, asked=self.asked, free=f"{self._free_ns / 1e6:.1f}".removesuffix(".0"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +175,8 @@ class Launch:
         self._core: int | None = None
         self._turns: list[tuple[int, int]] = []  # how much it had written when the calls of another case came
         self.wrote: list[tuple[int | None, str]] = []
-        self._waking = Patience()
+        self._waking, self._stopping = Patience(), Patience(STOP_FREE_NS, STOPS_FREE)
+        self._beyond_ns = 0  # what counts of the time that it took to stop last
         self._rest_left_s = REST_MOST_S
         try:
             hello = self.ring(Kind.HELLO, values.pack(self._greeting(runners)), limit_s=START_S)
@@ -299,7 +308,7 @@ class Launch:
 
     def _late(self, ns: int) -> int:
         """A call's time, with that in which some of the runner's processes went on after it was told to stop."""
-        return ns + self.runner.went_on_ns()
+        return ns + self.runner.went_on_ns() + self._beyond_ns
 
     def _said(self, token: bytes, ns: int, out: bytes | bytearray | memoryview) -> Reply:
         """The answer that was read, with what the runner says of it."""
@@ -375,6 +384,7 @@ class Launch:
             raise self._gone() or Rejected(
                 "violation", "a process of the submission kept running when it was stopped"
             ) from None
+        self._beyond_ns = self._stopping.counts(self.runner.stopping_ns())
         self._core = self.runner.core()
         self._leave_its_core()
 
@@ -398,6 +408,7 @@ class Launch:
         device."""
         slept_in_ns = self._waking.counts(self._wake(self._allowance.left(start=self.starts)))
         self._stop()
+        slept_in_ns += self._beyond_ns
         self._look_at_link()
         with self._theirs():
             return slept_in_ns + self._rest()
@@ -467,12 +478,14 @@ class Launch:
     def load(self, manifest: Manifest) -> Reply:
         """Hand the submission over. From here on nothing from this runner is believed."""
         self._waking.end()
+        self._stopping.end()
         self.has_submission = True
         return self.ring(Kind.LOAD, values.pack(self._handed(manifest)))
 
     def run_script(self, manifest: Manifest) -> Reply:
         """Have it run as a program, to its end or that of the allowance."""
         self._waking.end()
+        self._stopping.end()
         return self.ring(Kind.SCRIPT, values.pack(self._handed(manifest)))
 
     def _handed(self, manifest: Manifest) -> dict[str, Any]:
@@ -684,7 +697,7 @@ class Launch:
 
     def remark(self) -> str:
         """What its author should know of the calls that were made, or an empty text."""
-        return self._waking.told()
+        return "; ".join(filter(None, (self._waking.told(LATE), self._stopping.told(STAYED))))
 
     def turn_to(self, index: int) -> None:
         """The next calls are of this case, and so is what it writes meanwhile. It is stopped."""

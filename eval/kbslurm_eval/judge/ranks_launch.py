@@ -326,6 +326,7 @@ class RanksLaunch(Launch):
     def load(self, manifest: Manifest) -> Reply:
         """Hand the submission to every rank. The first failure stands for all."""
         self._waking.end()
+        self._stopping.end()
         self.has_submission = True
         asked = []
         for rank in range(self._world):
