@@ -22,10 +22,10 @@ REFERENCES = ("reference.py", "reference.cuh", "reference.cu", "reference.hpp", 
 ANSWERS = ("ref_kernel", "reference")
 _TYPES = re.compile(r"\busing\s+input_t\b|\btypedef\b[^;]*\binput_t\s*;|\b(?:struct|class)\s+input_t\b")
 _REPORTER = re.compile(r"\b(?:class|struct)\s+TestReporter\b")
-_MAIN = re.compile(r"^\s*(?:int|auto)\s+main\s*\(", re.MULTILINE)
-_CASES = re.compile(r"^\ufeff?\s*//\s*(TESTS|BENCHMARKS|HIDDEN)\s*=\s*(\[.*\])\s*$", re.MULTILINE)
-_BASELINE = re.compile(r'^\ufeff?\s*//\s*BASELINE\s*=\s*"?([^"\n]*?)"?\s*$', re.MULTILINE)
-_ONCE = re.compile(r"^\s*#\s*pragma\s+once\b", re.MULTILINE)
+_MAIN = re.compile(r"^[ \t]*(?:int|auto)\s+main\s*\(", re.MULTILINE)
+_CASES = re.compile(r"^\ufeff?[ \t]*//[ \t]*(TESTS|BENCHMARKS|HIDDEN)[ \t]*=[ \t]*(\[.*\])[ \t\r]*$", re.MULTILINE)
+_BASELINE = re.compile(r'^\ufeff?[ \t]*//[ \t]*BASELINE[ \t]*=[ \t]*"?([^"\n]*?)"?[ \t\r]*$', re.MULTILINE)
+_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from kbslurm_eval.shared.wire import Budget, Build, Params
 
 HIDDEN = "HIDDEN"
 # As the loader reads them, which may be over lines.
-_COMMENTED = re.compile(r"^(\s*//\s*)HIDDEN\s*=(?:\s*\[.*\])?.*$", re.MULTILINE)
+_COMMENTED = re.compile(r"^([ \t]*//[ \t]*)HIDDEN[ \t]*=(?:\s*\[.*\])?.*$", re.MULTILINE)
 
 
 def handout(problem: Problem, *, reference: bool) -> Problem:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import array
+import math
 import re
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from kbslurm_eval.judge import device_memory, output_checks
 from kbslurm_eval.shared import wire
 from tests import standin
 from tests.flow import harness_ground as ground
@@ -685,3 +688,46 @@ def test_an_input_without_memory_is_the_fault_of_who_holds_it(tmp_path: Path, gp
     ).replace("    return kernel", "    size = 0\n    return kernel")  # fmt: skip
     report = _judged(tmp_path, gpu(), hoard.replace("480 <<", "700 <<"), files={"reference.py": NEEDY})
     assert report.verdict == "memory", report.reason
+
+
+NAPS = """
+import time
+
+from kbslurm_eval.runner import serve
+
+own, asked = serve._Ahead.__init__, 0
+
+
+def slow(self, *given):
+    global asked
+    asked += 1
+    if asked > 2:
+        time.sleep(3)
+    own(self, *given)
+
+
+serve._Ahead.__init__ = slow
+"""
+
+
+def test_a_wait_before_a_call_is_in_its_limit_on_a_device(gpu: Any, tmp_path: Path) -> None:
+    """It was in none: the run's whole time was over at some point, which is tried again for nothing."""
+    told = on_device(HONEST + NAPS, mode="benchmark", tests=[], limits=ground.limits(benchmark_s=6.0, total_s=60.0))
+    report = ground.judged(tmp_path / "run", told, env=gpu()).told
+    assert report.verdict == "timeout", report.reason
+    assert "no answer within 6 s" in report.reason
+
+
+def test_each_array_in_a_container_is_looked_at_whatever_stands_first() -> None:
+    class There:
+        __cuda_array_interface__ = {"shape": (3,), "typestr": "<f4", "data": (4096, False), "version": 3}
+
+    class Device:
+        @staticmethod
+        def read(at: int, size: int) -> bytes:
+            return array.array("f", [math.nan] * (size // 4)).tobytes()
+
+    memory: Any = device_memory.DeviceMemory(lambda: Device(), lambda: True)  # type: ignore[arg-type, return-value]
+    for value in ((1.0, There()), (There(), 1.0), [0.5, There()], {"loss": 1.0, "gradients": There()}):
+        assert not output_checks.finite(memory.seen(value))
+    assert memory.seen([0.5, 1]) == [0.5, 1]

@@ -534,3 +534,59 @@ def test_only_the_last_benchmark_is_timed_in_the_ranked_phase_where_only_it_coun
     ]
     assert told.budget["ranked"]["calls"] == [3]
     assert told.score_s is not None
+
+
+HELPED = """
+import array, os, struct
+
+
+def helper():
+    (reads, asks), (answers, tells) = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        if os.fork() == 0:  # its parent ends, and it is the judge's
+            while told := os.read(reads, 8):
+                os.write(tells, told)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return asks, answers
+
+
+ASKS, ANSWERS = helper()
+
+
+def custom_kernel(data):
+    os.write(ASKS, struct.pack("q", len(data)))
+    select.select([ANSWERS], [], [], 5)
+    assert struct.unpack("q", os.read(ANSWERS, 8)) == (len(data),)
+    return sorted(data)
+""".replace("import array, os, struct", "import os, select, struct")
+FAILS_LATER = """
+calls = 0
+
+
+def custom_kernel(data):
+    global calls
+    calls += 1
+    if calls > 3:
+        raise RuntimeError("on purpose")
+    return sorted(data)
+"""
+
+
+@pytest.mark.parametrize("level", ["1", "2"])
+def test_a_finalist_that_falls_takes_nobody_elses_processes_with_it(tmp_path: Path, level: str) -> None:
+    told = ground.manifest(
+        RIGHT, config={"rivals": [HELPED, FAILS_LATER], "baseline": RIGHT}, hidden=[], tests=[{"n": 40, "seed": 1}],
+        budget=wire.Budget(launches=2, calls=6),
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told, env={"KBSLURM_EVAL_LEVEL": level}).told
+    assert [one["verdict"] for one in report.host["rivals"]] == ["passed", "error"], report.host["rivals"]
+    assert not [p for p in Path("/proc").glob("[0-9]*/environ") if _is_left(p, tmp_path)]
+
+
+def _is_left(environ: Path, folder: Path) -> bool:
+    try:
+        return str(folder).encode() in environ.read_bytes()
+    except OSError:
+        return False

@@ -36,10 +36,17 @@ def orphans_now() -> list[int]:
     return found
 
 
-def end_orphans() -> None:
-    """Without a PID namespace orphans of a runner come to the judge (it is their subreaper): end them here."""
+def orphans_of(launch: int) -> list[int]:
+    """Those that came from this launch, by its first process; one of which that isn't known came from whoever ran last,
+    and is asked for by it."""
+    return [pid for pid in orphans_now() if LAUNCH_OF_ORPHAN.get(pid, launch) == launch]
+
+
+def end_orphans(launch: int | None = None) -> None:
+    """Without a PID namespace orphans of a runner come to the judge (it is their subreaper): end those of this launch,
+    or all, here."""
     for _ in range(200):
-        left = orphans_now()
+        left = orphans_now() if launch is None else orphans_of(launch)
         if not left:
             return
         for pid in left:

@@ -113,6 +113,8 @@ class LocalRunners:
         self.warmer.close()
         for runner in self._live:
             runner.kill()
+        if self._level < 2:
+            end_orphans()
         remove_tree.remove(self._base)
         os.close(self._lock)
 
@@ -389,7 +391,7 @@ class LocalRunner:
             if mine:
                 self._reap(mine, 0)
         if not self._keeper:
-            end_orphans()
+            end_orphans(self._main)
         self._tree.close()
 
     def log(self) -> str:

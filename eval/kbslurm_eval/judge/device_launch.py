@@ -361,7 +361,7 @@ class DeviceLaunch(Launch):
             raise self._failed(error) from None
         if not maps:
             return True
-        reply = self.ring(Kind.DEVICE, values.pack({"maps": maps}), limit_s=60.0)
+        reply = self.ring(Kind.DEVICE, values.pack({"maps": maps}), limit_s=None if self._loaded else 60.0)
         if reply.status == Status.OK:
             return True
         if self._loaded:
@@ -419,7 +419,8 @@ class DeviceLaunch(Launch):
         end.reach(len(told.payload))
         if host_size:
             end.room(host_size)
-        slept_in_ns = self._make_ahead() if ahead else 0
+        with self._theirs():
+            slept_in_ns = self._make_ahead() if ahead else 0
         if host_size:
             end.poison(host_size)
         into = 0 if lent.input is None else lent.input.at

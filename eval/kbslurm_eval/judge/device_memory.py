@@ -149,7 +149,7 @@ class DeviceMemory:
             count, width = math.prod(told["shape"]), int(told["typestr"][2:])
             return _numbers(told["typestr"][1:], count, self.device.read(int(told["data"][0]), count * width))
         match value:
-            case [float() | int(), *_]:
+            case list() | tuple() if set(map(type, value)) <= {int, float}:
                 return value
             case list() | tuple() if type(value) in (list, tuple):
                 return [self.seen(item) for item in value]

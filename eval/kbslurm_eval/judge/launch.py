@@ -405,13 +405,12 @@ class Launch:
     def _make_ahead(self) -> int:
         """Let the runner make its next call's arrays, before anything is in them. It is stopped again, and the device
         at rest, when this returns; the time that counts, where it took far longer than that takes or left work on the
-        device."""
+        device. All of it is the submission's, which the caller sees to."""
         slept_in_ns = self._waking.counts(self._wake(self._allowance.left(start=self.starts)))
         self._stop()
         slept_in_ns += self._beyond_ns
         self._look_at_link()
-        with self._theirs():
-            return slept_in_ns + self._rest()
+        return slept_in_ns + self._rest()
 
     def _look_at_link(self) -> None:
         if self._link.resized():  # filled up, the memory that links live in would end the judge's run

@@ -21,7 +21,7 @@ from kbslurm.errors import BackendTrouble
 OUTPUT_CAP = 64_000_000
 KILL_AFTER_S = 5
 CONNECT_S = 15
-_ERROR = re.compile(r"^\s*(?:\w+: )?(?:error|fatal): *(?P<what>.+)$", re.MULTILINE | re.IGNORECASE)
+_ERROR = re.compile(r"^[ \t]*(?:\w+: )?(?:error|fatal): *(?P<what>.+)$", re.MULTILINE | re.IGNORECASE)
 _KEPT = ("HOME", "USER", "LOGNAME", "TZ", "KRB5CCNAME")
 
 
