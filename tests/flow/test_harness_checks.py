@@ -149,6 +149,21 @@ def test_no_text_and_no_nothing_is_a_number(tmp_path: Path, problem: str, answer
     assert "number" in report.reason, report.reason
 
 
+def test_no_part_of_an_answer_is_empty_where_the_references_isnt(tmp_path: Path) -> None:
+    problem = """
+import numpy as np
+def generate_input(n, seed):
+    return np.random.default_rng(seed).normal(size=(1, n))
+def ref_kernel(data):
+    return data.sum(axis=1), 2 * data
+def check_implementation(data, output):
+    return not any((np.abs(a - b) > 1e-6).any() for a, b in zip(output, ref_kernel(data), strict=True)), "off"
+"""
+    source = "import numpy as np\ndef custom_kernel(data):\n    return data.sum(axis=1), np.empty((0, 1))\n"
+    report = judged(tmp_path, source, problem, **OPEN, mode="benchmark")
+    assert (report.verdict, "number" in report.reason) == ("wrong", True), report.reason
+
+
 @pytest.mark.parametrize(
     "answer",
     [
