@@ -79,19 +79,22 @@ def test_numpys_are_numbers() -> None:
 def test_no_empty_array_is_spread_over_the_numbers_of_another() -> None:
     """Where it can't be, a check would fail on it, or had other plans."""
     ones, none = numpy.ones, numpy.empty
-    for output, expected in (((0, 3), (1, 3)), ((0,), (1,)), ((0, 1), (1, 3)), ((1, 0), (4, 1)), ((0,), (5, 1))):
-        assert not has_numbers((1.0, none(output)), (1.0, ones(expected))), (output, expected)
-        assert not only_numbers((1.0, none(output)))
+    shapes: list[tuple[tuple[int, ...], tuple[int, ...], bool]] = [
+        ((0, 3), (1, 3), False), ((0,), (1,), False), ((0, 1), (1, 3), False), ((1, 0), (4, 1), False),
+        ((0,), (5, 1), False), ((0,), (3,), True), ((0, 3), (2, 3), True), ((0,), (0,), True),
+    ]  # fmt: skip
+    for got, want, fits in shapes:
+        assert has_numbers((1.0, none(got)), (1.0, ones(want))) is fits, (got, want)
+        assert not only_numbers((1.0, none(got)))
     assert not has_numbers((1.0, []), (1.0, ones(1))) and not has_numbers({"a": [[]]}, {"a": ones((1, 1))})
-    for output, expected in (((0,), (3,)), ((0, 3), (2, 3)), ((0,), (0,)), ((3,), (1,))):
-        assert has_numbers((1.0, none(output)), (1.0, ones(expected))), (output, expected)
-    for output, expected in (
-        (([1], []), ([], [2])),
-        ([[1, 2], []], [[1], [2]]),
-        ({"a": 1}, {}),
-        ((1, none(0)), (1, [1, 2])),
-    ):
-        assert has_numbers(output, expected), "another part may be empty"
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [(([1], []), ([], [2])), ([[1, 2], []], [[1], [2]]), ({"a": 1}, {}), ((1, numpy.empty(0)), (1, [1, 2]))],
+)
+def test_another_part_may_be_empty(output: Any, expected: Any) -> None:
+    assert has_numbers(output, expected)
 
 
 def test_only_numbers() -> None:
