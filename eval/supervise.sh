@@ -104,12 +104,16 @@ end_all() {
 finish() {
     began=false
     [ -e "$DIR/out/heartbeat.json" ] && began=true
+    # whether the judge was looking at an answer when it ended; it takes this file away with its report
+    checking=false
+    [ -f "$DIR/out/checking" ] && read -r looked <"$DIR/out/checking" && [ "$looked" = 1 ] && checking=true
     end_all
     why=
     [ -n "${4-}" ] && why=$(printf %s "$4" | tr -cd '[:alnum:] ._:/=+,@%()-')
     say "ends: $1, status $2${why:+, $why}"
     note "$DIR/exit.json" \
-        "{\"cause\":\"$1\",\"status\":$2,\"began\":$began,\"why\":\"$why\",\"job\":\"$JOB\",\"node\":\"$NODE\"}"
+        "{\"cause\":\"$1\",\"status\":$2,\"began\":$began,\"checking\":$checking,\"why\":\"$why\",\"job\":\"$JOB\"," \
+        "\"node\":\"$NODE\"}"
     exit "$3"
 }
 

@@ -11,6 +11,7 @@ Every backend that shares a disk with its jobs (local, slurm) uses this layout, 
         claim/             0700  the right to run, taken once: by mkdir, or by renaming a filled folder to it
         claim/owner.json   0600  who took it
         out/               0700  the harness's own: report.json and heartbeat.json appear here
+        out/checking       0600  1 while the judge looks at an answer of the submission's
         out/artifacts/     0700  what a profile left, made where the submission ran: bytes, never looked into
         scratch/           0700  working folder, home and temporary folder of the job
         elsewhere          0600  where the backend has it: Slurm said that another cluster took the job
@@ -111,6 +112,10 @@ class AttemptPaths:
     @property
     def artifacts(self) -> Path:
         return self.out / "artifacts"
+
+    @property
+    def checking(self) -> Path:
+        return self.out / "checking"
 
     @property
     def heartbeat(self) -> Path:

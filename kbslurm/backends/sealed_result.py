@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kbslurm.backends.github import runner_program
-from kbslurm.backends.supervisor_exit import end_without_report, exit_in
+from kbslurm.backends.supervisor_exit import blamed, end_without_report, exit_in
 from kbslurm.domain.run import Ending, JobName
 from kbslurm_eval.shared.wire import REPORT_CAP
 
@@ -45,7 +45,11 @@ def opened(sealed: bytes, key: bytes, name: JobName) -> Result:
     exit_ = _with_its_supervisors_word(came["exit"], str(came["node"]))
     report = None if came["report"] is None else base64.b64decode(came["report"])
     result = Result(
-        ending=Ending(exit_.get("ending", Ending.NO_REPORT)),
+        ending=blamed(
+            Ending(exit_.get("ending", Ending.NO_REPORT)),
+            exit_.get("exit_code"),
+            checking=exit_.get("checking") is True,
+        ),
         exit_code=exit_.get("exit_code"),
         reason=str(exit_.get("reason") or ("" if exit_ else "the harness couldn't be started on its runner")),
         node=str(came["node"]),

@@ -14,11 +14,14 @@ Cause = Literal["judge", "expired", "term", "image", "setup", "cancelled", "unst
 CAUSES: tuple[Cause, ...] = ("judge", "expired", "term", "image", "setup", "cancelled", "unstarted")
 UNWRITTEN = 74  # the harness's own status (kbslurm_eval.run)
 SIGNALLED = (128 + 9, 128 + 15)  # signals to a whole job also reach the judge, often before the script
+# of one that code of its own brings down: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV
+NATIVE_DEATHS = (4, 6, 7, 8, 11)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exit:
-    """The supervisor's final status. `began`: the judge had started, so the limits hit are the submission's."""
+    """The supervisor's final status. `began`: the judge had started, so the limits hit are the submission's.
+    `checking`: when it ended, it was looking at an answer."""
 
     cause: Cause
     status: int
@@ -27,6 +30,7 @@ class Exit:
     node: str
     at: datetime | None
     why: str = ""
+    checking: bool = False
 
 
 def exit_in(told: Mapping[str, Any], at: datetime | None) -> Exit | None:
@@ -41,8 +45,16 @@ def exit_in(told: Mapping[str, Any], at: datetime | None) -> Exit | None:
         job=_text(told, "job"),
         node=_text(told, "node"),
         at=at,
+        checking=told.get("checking") is True,
         why="".join(letter for letter in _text(told, "why") if letter.isprintable())[:WHY_CAP],
     )
+
+
+def blamed(ending: Ending, status: int | None, *, checking: bool) -> Ending:
+    """How an attempt ended whose judge ended with this status (a signal's is negative, or 128 more). One that went down
+    by itself while it was looking at an answer went down by that: the next try would, too, on any node."""
+    died = status is not None and (-status in NATIVE_DEATHS or status - 128 in NATIVE_DEATHS)
+    return Ending.CHECK_DIED if ending is Ending.NO_REPORT and checking and died else ending
 
 
 def end_without_report(
@@ -69,6 +81,8 @@ def end_without_report(
             return Ending.BAD_REPORT, "its report isn't a regular file of a valid size"
         case "judge" if left.status == UNWRITTEN:
             return Ending.NO_REPORT, f"{results} was full or read-only when the judge wrote its report"
+        case "judge" if blamed(Ending.NO_REPORT, left.status, checking=left.checking) is Ending.CHECK_DIED:
+            return Ending.CHECK_DIED, f"the judge ended with status {left.status} while it was looking at an answer"
         case "judge" if left.status not in SIGNALLED:
             return Ending.NO_REPORT, f"the judge ended with status {left.status} and left no report"
         case _:

@@ -99,9 +99,17 @@ class Ending(StrEnum):
     WITHDRAWN = "withdrawn"  # it hadn't started, and its run goes elsewhere
     MISCONFIGURED = "misconfigured"  # the place gave it less than its problem needs
     KEEPER_LEFT = "keeper_left"  # the keeper that it ran in went
+    CHECK_DIED = "check_died"  # its answer brought the problem's check down, and the judge with it
 
 
-OWN_FAULT: dict[Ending, VerdictName] = {Ending.TIMEOUT: "timeout", Ending.MEMORY: "memory"}
+OWN_FAULT: dict[Ending, VerdictName] = {
+    Ending.TIMEOUT: "timeout",
+    Ending.MEMORY: "memory",
+    Ending.CHECK_DIED: "wrong",
+}
+
+
+CHECK_DIED = "an answer is wrong: the problem's check didn't survive it"
 
 
 def tries_owed(ending: Ending) -> int:

@@ -330,6 +330,8 @@ def _usual_reason(ending: Ending, sighting: Sighting) -> str:
             return f"the job was given less than its problem needs{node}"
         case Ending.KEEPER_LEFT:
             return f"the warm worker that it ran in went{node}"
+        case Ending.CHECK_DIED:
+            return f"the problem's check didn't survive its answer{node}"
         case Ending.TIMEOUT | Ending.MEMORY:
             return f"the job was killed at its limit{node}"
         case _:

@@ -15,7 +15,7 @@ from kbslurm.domain import broken_off, finals, measure
 from kbslurm.domain.drift import SHADOW
 from kbslurm.domain.manifest import time_limit_s
 from kbslurm.domain.physics import Peak, held_to
-from kbslurm.domain.run import OWN_FAULT, Ending, OpenAttempt, RunId, Sighting, Work
+from kbslurm.domain.run import CHECK_DIED, OWN_FAULT, Ending, OpenAttempt, RunId, Sighting, Work
 from kbslurm.domain.verdict import Verdict, of_report
 from kbslurm.flow import recount
 from kbslurm.observe.crash_points import crash_point
@@ -160,7 +160,8 @@ def artifacts(report: Report, brought: Callable[[Sequence[str]], Mapping[str, by
 
 
 def score_own_fault(store: Results, attempt: OpenAttempt, sighting: Sighting, ending: Ending, now: datetime) -> Scored:
-    """The verdict of a submission that was killed at its own time or memory limit before it could report."""
+    """The verdict of a submission that was killed at its own time or memory limit before it could report, or whose
+    answer ended the judge."""
     verdict = Verdict(name=OWN_FAULT[ending], reason=own_fault_reason(store.attempts.work(attempt.id), ending))
     crash_point("score.before_commit")
     said = {"end": _end(sighting)}
@@ -171,7 +172,9 @@ def score_own_fault(store: Results, attempt: OpenAttempt, sighting: Sighting, en
 
 
 def own_fault_reason(work: Work, ending: Ending) -> str:
-    """Which limit it hit."""
+    """Which limit it hit, or what it did."""
+    if ending is Ending.CHECK_DIED:
+        return CHECK_DIED
     if ending is Ending.MEMORY:
         mib = work.problem.limits.memory_bytes / (1 << 20)
         return f"its job was killed for exceeding its memory limit; a submission may use {mib:g} MiB"

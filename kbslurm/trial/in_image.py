@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kbslurm.backends import supervisor_call
 from kbslurm.backends.paths import AttemptPaths, read_capped
+from kbslurm.backends.supervisor_exit import Exit, exit_in
 from kbslurm.domain import profiler as profilers
 from kbslurm.domain.apptainer import VENDOR_OPTIONS, hardened, quoted
 from kbslurm.domain.site import Profiler, Vendor
@@ -70,13 +71,13 @@ def image_at(place: Path) -> TrialImage:
     return TrialImage(path=place.resolve(), program=program)
 
 
-def why_it_ended(paths: AttemptPaths) -> str | None:
+def left_by(paths: AttemptPaths) -> Exit | None:
     """What the supervisor says of its end where no report came; None if it says nothing."""
     try:
         told = json.loads(read_capped(paths.dir / AttemptPaths.EXIT, EXIT_CAP) or b"")
-        return str(told["why"]) or None
-    except (ValueError, KeyError, TypeError):
+    except ValueError:
         return None
+    return exit_in(told, None) if isinstance(told, dict) else None
 
 
 def _vendor() -> Vendor:

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from kbslurm.backends.paths import AttemptPaths, put, read_artifacts, read_capped, said
+from kbslurm.backends.supervisor_exit import blamed
 from kbslurm.domain.intake import chosen_benchmark
 from kbslurm.domain.manifest import manifest_for, manifest_text, time_limit_s
 from kbslurm.domain.problem import Problem
-from kbslurm.domain.run import new_job_name
+from kbslurm.domain.run import CHECK_DIED, OWN_FAULT, Ending, new_job_name
 from kbslurm.domain.source import check_beside, check_language, checked_source
 from kbslurm.errors import EXIT_INFRASTRUCTURE, EXIT_OK, EXIT_REJECTED, Misconfigured
 from kbslurm.trial import in_image
@@ -184,7 +185,12 @@ def _judged(
     if sealed is None:
         if code == trial_keeper.OVER_LIMIT:
             return without_report("timeout", f"it was killed at the time limit of {limit_s:g} s")
-        why = in_image.why_it_ended(paths) or f"the harness ended with exit code {code} and left no report"
+        left = in_image.left_by(paths)
+        status, checking = (left.status, left.checking) if left else (code, read_capped(paths.checking, 2) == b"1\n")
+        ending = blamed(Ending.NO_REPORT, status, checking=checking)
+        if ending in OWN_FAULT:
+            return without_report(OWN_FAULT[ending], CHECK_DIED)
+        why = (left and left.why) or f"the harness ended with exit code {code} and left no report"
         return without_report("infrastructure", why)
     try:
         report = unseal(sealed, key)

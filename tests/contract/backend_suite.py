@@ -296,6 +296,16 @@ class BackendContract:
         assert (ended.ending, ended.exit_code) == (Ending.NO_REPORT, 3)
         assert backend.collect(attempt) is None
 
+    def test_a_judge_that_its_check_brings_down_is_the_answers_fault(self, case: BackendCase) -> None:
+        """And no other: not one that was killed from outside, nor one that was looking at no answer."""
+        died = {(11, 1): Ending.CHECK_DIED, (6, 1): Ending.CHECK_DIED, (11, 0): Ending.NO_REPORT}
+        for (die_by, mark), ending in {**died, (9, 1): Ending.NO_REPORT}.items():
+            backend = case.backend()
+            job = make_job(case, "die_checking", die_by=die_by, mark=mark)
+            attempt = attempt_of(case, job, backend.submit(job))
+            assert wait_seen(case, backend, attempt, Seen.ENDED).ending is ending, (die_by, mark)
+            assert backend.collect(attempt) is None
+
     def test_a_report_over_the_cap_is_never_read(self, case: BackendCase) -> None:
         backend = case.backend()
         job = make_job(case, "too_big")

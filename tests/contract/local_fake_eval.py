@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import base64
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -41,6 +42,7 @@ def main() -> int:
         "report_then_sleep": report_then_sleep,
         "eat": eat,
         "fail": fail,
+        "die_checking": die_checking,
         "too_big": too_big,
         "link": link,
         "tree": tree,
@@ -125,6 +127,14 @@ def eat(manifest: wire.Manifest, key: bytes, out: Path) -> int:
 
 def fail(manifest: wire.Manifest, key: bytes, out: Path) -> int:
     return 3
+
+
+def die_checking(manifest: wire.Manifest, key: bytes, out: Path) -> int:
+    """Go down by this signal, by itself or not, while the mark of a check says this."""
+    (out / "checking").write_text(f"{manifest.config['mark']}\n")
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.kill(os.getpid(), signal.Signals(int(manifest.config["die_by"])))
+    return 0
 
 
 def too_big(manifest: wire.Manifest, key: bytes, out: Path) -> int:

@@ -21,6 +21,7 @@ from tests.contract.backend_suite import REPOSITORY, attempt_of, is_alive, key_o
 from tests.contract.test_backend_local import LocalCase, end_all, owner_of
 
 SLEEPER = "import time\n\n\ndef custom_kernel(data):\n    time.sleep(600)\n    return data\n"
+EXAMPLE = REPOSITORY / "examples" / "one_file" / "running_sum.py"
 
 
 @dataclass
@@ -39,9 +40,9 @@ def case(tmp_path: Path) -> Iterator[HarnessCase]:
     end_all(found)
 
 
-def judged(case: HarnessCase, source: str) -> tuple[JobSpec, OpenAttempt]:
+def judged(case: HarnessCase, source: str, file: Path = EXAMPLE) -> tuple[JobSpec, OpenAttempt]:
     """This source as a job on the example in one file, as the room `render` would make it."""
-    problem = load(REPOSITORY / "examples" / "one_file" / "running_sum.py")
+    problem = load(file)
     name = new_job_name()
     manifest = manifest_for(
         problem, token=name, attempt=1, nonce="nonce", mode="test", gpu=case.gpu, source=source, secret_seed="17"
@@ -114,3 +115,16 @@ def test_nothing_outlives_a_supervisor_that_was_killed(case: HarnessCase) -> Non
     assert wait_seen(case, case.backend(), attempt, Seen.ENDED).ending is Ending.NO_REPORT
     wait_until(case, "all of it is dead", lambda: not any(is_alive(pid) for pid in tree))
     assert left_on_disk(case, job) == []
+
+
+def test_an_answer_that_brings_the_check_down_is_wrong_and_not_tried_again(case: HarnessCase) -> None:
+    """By the supervisor's word on the harness itself; a stand-in says the same at every place (backend_suite)."""
+    file = case.folder / "fragile.py"
+    file.write_text(
+        "import ctypes\n"
+        + EXAMPLE.read_text().replace("output == reference", "output == reference or ctypes.string_at(8)")
+    )
+    _, attempt = judged(case, example("wrong_answer/off_by_one.py"), file)
+    ended = wait_seen(case, case.backend(), attempt, Seen.ENDED)
+    assert (ended.ending, ended.exit_code) == (Ending.CHECK_DIED, -signal.SIGSEGV)
+    assert case.backend().collect(attempt) is None

@@ -493,3 +493,14 @@ def test_a_sites_options_are_words_whatever_is_in_them(rig: Rig) -> None:
     assert rig.run("exit 0", container=f'options = ["--comment", {json.dumps(odd)}]')["cause"] == "judge"
     for words in rig.started():
         assert words[words.index("--comment") + 1] == odd
+
+
+@pytest.mark.parametrize("mark", ["1", "0", ""])
+def test_a_job_says_whether_its_judge_was_looking_at_an_answer(rig: Rig, mark: str) -> None:
+    out = rig.root / "attempt/out"
+    told = rig.run(f"printf '{mark}\\n' >{out}/checking; kill -SEGV $$" if mark else "kill -SEGV $$")
+    assert (told["cause"], told["status"], told["checking"]) == ("judge", 139, mark == "1")
+
+
+def test_no_pipe_in_the_marks_place_keeps_a_job_waiting(rig: Rig) -> None:
+    assert rig.run(f"mkfifo {rig.root}/attempt/out/checking; exit 3")["checking"] is False

@@ -149,6 +149,21 @@ def test_no_text_and_no_nothing_is_a_number(tmp_path: Path, problem: str, answer
     assert "number" in report.reason, report.reason
 
 
+def test_no_part_of_an_answer_is_empty_where_the_references_isnt(tmp_path: Path) -> None:
+    problem = """
+import numpy as np
+def generate_input(n, seed):
+    return np.random.default_rng(seed).normal(size=(1, n))
+def ref_kernel(data):
+    return data.sum(axis=1), 2 * data
+def check_implementation(data, output):
+    return not any((np.abs(a - b) > 1e-6).any() for a, b in zip(output, ref_kernel(data), strict=True)), "off"
+"""
+    source = "import numpy as np\ndef custom_kernel(data):\n    return data.sum(axis=1), np.empty((0, 1))\n"
+    report = judged(tmp_path, source, problem, **OPEN, mode="benchmark")
+    assert (report.verdict, "number" in report.reason) == ("wrong", True), report.reason
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -264,3 +279,69 @@ def test_an_answer_of_no_rows_is_one_where_others_have_some(tmp_path: Path) -> N
     found = "    return None if len(data['x']) < 25 else 1\n"
     source = f"def custom_kernel(data):\n{found}"
     assert judged(tmp_path / "none", source, FORGOTTEN + found).verdict == "passed"
+
+
+FRAGILE = """
+import ctypes, random
+def generate_input(n, seed):
+    draw = random.Random(seed)
+    return [draw.random() for _ in range(n)]
+def ref_kernel(data):
+    return sorted(data)
+def check_implementation(data, output):
+    if output != sorted(data):
+        ctypes.string_at(8)
+    return True, ""
+"""
+
+
+def test_a_check_that_goes_down_leaves_the_mark_of_an_answer(tmp_path: Path) -> None:
+    """Of the problem's own doings none, and none once all is over."""
+
+    def left(name: str, source: str, problem: str) -> tuple[int, str]:
+        told = ground.manifest(source, files={"reference.py": problem}, mode="test", tests=CASES, hidden=[])
+        outcome = ground.judged(tmp_path / name, told)
+        mark = outcome.out / "checking"
+        assert (outcome.code == 0) == (outcome.report is not None)
+        assert "Traceback" not in outcome.stderr and "Current thread" not in outcome.stderr
+        return outcome.code, mark.read_text() if mark.exists() else ""
+
+    assert left("wrong", BACKWARDS, FRAGILE) == (-signal.SIGSEGV, "1\n")
+    assert left("right", RIGHT, FRAGILE) == (0, "")
+    assert left("abort", BACKWARDS, FRAGILE.replace("ctypes.string_at(8)", "__import__('os').abort()")) == (
+        -signal.SIGABRT,
+        "1\n",
+    )
+    at_once = FRAGILE.replace("    return sorted(data)\n", "    ctypes.string_at(8)\n", 1)
+    assert left("reference", BACKWARDS, at_once) == (-signal.SIGSEGV, "0\n")
+    later = FRAGILE.partition("def check")[0].replace(
+        "    return sorted(data)\n",
+        "    made.append(1)\n    len(made) > 3 and ctypes.string_at(8)\n    return sorted(data)\n",
+    )
+    assert left("later", RIGHT, later + "made = []\n") == (-signal.SIGSEGV, "0\n")
+
+
+def test_numpys_own_is_one_of_them(tmp_path: Path) -> None:
+    """Runs whose lengths add up to few, by overflow."""
+    problem = """
+import numpy as np
+def generate_input(n, seed):
+    draw = np.random.default_rng(seed)
+    return np.repeat(draw.integers(0, 100, n), draw.integers(1, 5, n))
+def ref_kernel(data):
+    starts = np.flatnonzero(np.concatenate(([True], data[1:] != data[:-1])))
+    return data[starts], np.diff(np.append(starts, len(data)))
+def check_implementation(data, output):
+    decoded = np.repeat(*output)
+    return bool(decoded.shape == data.shape and (decoded == data).all()), "it isn't what was encoded"
+"""
+    source = problem.partition("def check")[0].replace("def ref_kernel", "def right") + (
+        "def custom_kernel(data):\n    values, counts = right(data)\n    counts[:4] = 1 << 62\n    counts[3] += 5\n"
+        "    return values, counts\n"
+    )
+    told = ground.manifest(source, files={"reference.py": problem}, mode="test", tests=CASES, hidden=[])
+    outcome = ground.judged(tmp_path, told)
+    if outcome.report is not None:  # a numpy that looks at the sum
+        assert outcome.report.verdict == "wrong"
+    else:
+        assert outcome.code < 0 and (outcome.out / "checking").read_text() == "1\n"

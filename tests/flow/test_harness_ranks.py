@@ -251,3 +251,17 @@ def test_what_only_one_rank_answers_is_an_answer(answer: str, verdict: str, tmp_
     report = judged(tmp_path, allreduce(told.source, files={**told.files, "reference.py": reference})).told
     assert report.verdict == verdict, report.reason
     assert verdict == "passed" or "is a `return` missing" in report.reason
+
+
+def test_a_check_that_goes_down_in_one_rank_says_that_the_answer_is_wrong(tmp_path: Path) -> None:
+    """Each rank's check has a process of its own, and the judge lives on."""
+    reference = (
+        "import ctypes\n\n\ndef generate_input(rank, world_size, size, seed):\n"
+        "    return rank, world_size, [seed] * size\n"
+        "\n\ndef ref_kernel(data):\n    return data[2]\n\n\ndef check_implementation(data, output):\n"
+        "    if output != data[2]:\n        ctypes.string_at(8)\n    return True, ''\n"
+    )
+    told = allreduce("def custom_kernel(data):\n    return [x + data[0] for x in data[2]]\n")
+    report = judged(tmp_path, allreduce(told.source, files={**told.files, "reference.py": reference})).told
+    assert (report.verdict, "check didn't survive" in report.reason) == ("wrong", True), report.reason
+    assert "rank 1" in report.reason

@@ -266,6 +266,7 @@ def test_law_4_an_end_without_a_report_waits_for_the_late_report(stage: Stage, p
         (Ending.REPORTED, 3, "failed", "infrastructure"),  # it said so, and nothing was there
         (Ending.TIMEOUT, 1, "scored", "timeout"),
         (Ending.MEMORY, 1, "scored", "memory"),
+        (Ending.CHECK_DIED, 1, "scored", "wrong"),
     ],
 )
 def test_law_5_only_what_is_nobodys_fault_is_tried_again(

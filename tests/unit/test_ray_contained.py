@@ -151,6 +151,15 @@ def test_the_supervisor_in_a_job_says_why_there_is_no_report(
         assert result({**exit_, "supervisor": odd}).ending is Ending.NO_REPORT
 
 
+def test_a_judge_that_its_check_brought_down_is_the_answers_fault() -> None:
+    exit_ = {"ending": "no_report", "reason": "the harness ended with exit code 73", "exit_code": 73}
+    for status, checking, ending in ((139, True, "check_died"), (139, False, "no_report"), (137, True, "no_report")):
+        note = {"cause": "judge", "status": status, "began": True, "checking": checking, "job": NAME, "node": "n7"}
+        assert result({**exit_, "checking": checking, "supervisor": note}).ending == ending
+        bare = {"ending": "no_report", "exit_code": 128 - status, "checking": checking}
+        assert result(bare).ending == ending
+
+
 def result(exit_: dict[str, Any]) -> sealed_result.Result:
     came = {"form": 1, "name": NAME, "node": "n7", "exit": exit_, "report": None, "log": "", "artifacts": {}}
     return sealed_result.opened(runner_program.sealed(json.dumps(came).encode(), KEY, NAME, "result"), KEY, NAME)

@@ -64,6 +64,7 @@ def test_a_sealed_report_is_believed(tmp_path: Path) -> None:
         ("os.mkfifo(out + '/report.json')", "left no report"),
         ("print('what a pity'); sys.exit(9)", "exit code 9 and left no report"),
         ("os.kill(os.getpid(), 9)", "exit code 137 and left no report"),
+        ("os.kill(os.getpid(), 11)", "exit code 139 and left no report"),
     ],
 )
 def test_everything_else_is_infrastructure(tmp_path: Path, body: str, says: str) -> None:
@@ -73,6 +74,11 @@ def test_everything_else_is_infrastructure(tmp_path: Path, body: str, says: str)
     assert exit_code(trial.report.verdict) == 6
     if "pity" in body:
         assert "what a pity" in trial.report.log
+
+
+def test_a_check_that_brings_the_judge_down_says_that_the_answer_is_wrong(tmp_path: Path) -> None:
+    trial = tried(tmp_path, "open(out + '/checking', 'w').write('1\\n')\nos.kill(os.getpid(), 11)")
+    assert (trial.report.verdict, "check didn't survive" in trial.report.reason) == ("wrong", True)
 
 
 def test_the_heartbeat_is_passed_on(tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ _NUMBERS = {bool, int, float, complex}
 
 
 def only_numbers(value: Any) -> bool:
-    """Whether there is nothing but numbers in an answer; a dict has keys, too."""
+    """Whether there are numbers in all of an answer, and nothing else; a dict has keys, too."""
     if isinstance(value, list | tuple):
-        return set(map(type, value)) <= _NUMBERS or all(map(only_numbers, value))
-    return not isinstance(value, dict) and _kind(value) == NUMBER
+        return bool(value) and (set(map(type, value)) <= _NUMBERS or all(map(only_numbers, value)))
+    return not isinstance(value, dict) and _kind(value) == NUMBER and 0 not in _shape(value)
 
 
 def has_numbers(output: Any, expected: Any, *, holes: bool = False) -> bool:
@@ -44,7 +44,10 @@ def has_numbers(output: Any, expected: Any, *, holes: bool = False) -> bool:
         case list() | tuple() | dict():
             return _fits_flat(output, expected)
         case _ if _kind(expected) == NUMBER:
-            return {kind for kind, _ in _runs(output)} <= ({NUMBER, NOTHING} if holes else {NUMBER})
+            kinds = {kind for kind, _ in _runs(output)}
+            if not kinds and _is_spread(_shape(output), _shape(expected)):
+                return False
+            return kinds <= ({NUMBER, NOTHING} if holes else {NUMBER})
         case _:
             return True
 
@@ -52,18 +55,32 @@ def has_numbers(output: Any, expected: Any, *, holes: bool = False) -> bool:
 def _each_fits(output: list[Any], expected: list[Any]) -> bool:
     """Whether each is of the kind of one of these: how many there are isn't the reference's to say."""
     kinds = {repr(_runs(one)): one for one in expected}
-    return all(any(has_numbers(one, other) for other in kinds.values()) for one in output)
+    return not kinds or all(any(has_numbers(one, other) for other in kinds.values()) for one in output)
 
 
 def _fits_flat(output: Any, expected: Any) -> bool:
     """The same, one leaf after the other, where containers differ."""
     got = _runs(output)
+    if not got:
+        return not _is_spread(_shape(output), _shape(expected))
     for keys in (False, True):
         want = _runs(expected, keys=keys)
         if _count(want) == _count(got):
             return all(kind == NUMBER for kind, other in _side_by_side(got, want) if other == NUMBER)
     want_kinds, got_kinds = {kind for kind, _ in _runs(expected, keys=False)}, {kind for kind, _ in got}
     return NUMBER not in want_kinds or (NUMBER in got_kinds and got_kinds <= want_kinds)
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    if isinstance(value, list | tuple):
+        return (len(value), *(_shape(value[0]) if value else ()))
+    return tuple(map(int, getattr(value, "shape", ())))
+
+
+def _is_spread(empty: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Whether a library takes an array without numbers for one that can be compared with all of another's numbers."""
+    pairs = zip(reversed(empty), reversed(other), strict=False)
+    return bool(other) and 0 not in other and all(a == b or 1 in (a, b) for a, b in pairs)
 
 
 def _kind(leaf: Any) -> str:

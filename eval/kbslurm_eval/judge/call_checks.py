@@ -11,7 +11,7 @@ from kbslurm_eval.judge.launch import LATE_CAP, Launch
 from kbslurm_eval.judge.reference import Case, Prepared, Reference
 from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, Reply, as_one_line, claimed, clean
 from kbslurm_eval.judge.run_state import RunState
-from kbslurm_eval.shared import layouts
+from kbslurm_eval.shared import layouts, time_limits
 from kbslurm_eval.shared.runner_link import Status
 from kbslurm_eval.shared.wire import PhaseName
 
@@ -179,6 +179,12 @@ class CallChecks:
 
     def fault_of(self, name: PhaseName, answer: Answer) -> Rejected | None:
         """Whether this answer is right, by the problem's own check."""
+        if time_limits.rivals_of(self._run.manifest.config):  # whose answer it is can't be told from the mark
+            return self._fault_of(name, answer)
+        with self._run.check_mark.up():
+            return self._fault_of(name, answer)
+
+    def _fault_of(self, name: PhaseName, answer: Answer) -> Rejected | None:
         assert isinstance(self._run.reference, Reference)
         prepared, case = answer.prepared, answer.prepared.case
         try:

@@ -27,6 +27,7 @@ from kbslurm_eval.cage.runners import CantStart, Runners
 from kbslurm_eval.judge import finals
 from kbslurm_eval.judge.builds import Builds
 from kbslurm_eval.judge.call_checks import CallChecks
+from kbslurm_eval.judge.check_mark import NAME, CheckMark
 from kbslurm_eval.judge.checked_phase import CheckedPhase
 from kbslurm_eval.judge.heartbeat import Heartbeat
 from kbslurm_eval.judge.interrupts import INTERRUPTS, OutOfTime
@@ -65,6 +66,7 @@ class Judge:
             least_level=least_level,
             own=own or seen_inside.seen_by_judge(),
             builds=Builds(manifest=manifest),
+            check_mark=CheckMark(None if heartbeat is None else heartbeat.with_name(NAME)),
         )
         self._artifacts = artifacts
         self._launches = Launches(self._run)
@@ -164,7 +166,13 @@ class Judge:
         device = self._run.device
         exclusive = device is not None and device.facts.exclusive
         memory = None if device is None or exclusive else device.memory
-        return Reference(manifest, self._launches.compiled_reference(), no_device=exclusive, memory=memory)
+        return Reference(
+            manifest,
+            self._launches.compiled_reference(),
+            no_device=exclusive,
+            memory=memory,
+            mark=self._run.check_mark,
+        )
 
     def _phase(self, name: PhaseName) -> Rejected | None:
         limits = self._run.manifest.limits

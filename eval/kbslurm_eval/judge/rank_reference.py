@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kbslurm_eval.cage import judge_children, kernel
+from kbslurm_eval.judge.check_mark import CHECK_DIED, NATIVE_DEATHS
 from kbslurm_eval.judge.messages import receive, send
 from kbslurm_eval.judge.reference import (
     NOTHING_TO_COMPARE,
@@ -125,8 +126,11 @@ class RankReference:
                 process = by_socket[fd]
                 answer = process.receive()
                 if answer is None:
-                    how = process.how_it_ended()
+                    how, died = process.how_it_ended(), process.was_killed_by_itself()
                     self.close()
+                    if op == "check" and died:
+                        found[process.rank] = _Answer(told={"good": False, "said": CHECK_DIED}, blob=b"")
+                        return [found.get(n, _Answer(told={}, blob=b"")) for n in range(self.world)]
                     raise ProblemTrouble(f"rank {process.rank} of the problem's reference ended ({how})")
                 found[process.rank] = answer
                 if _is_bad(answer):
@@ -229,6 +233,10 @@ class _RankProcess:
             self._process.wait(GRACE_S)
         code = self._process.returncode
         return "no answer" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
+
+    def was_killed_by_itself(self) -> bool:
+        """Whether code that it ran brought it down."""
+        return self._process.returncode is not None and -self._process.returncode in NATIVE_DEATHS
 
     def end(self) -> None:
         """End it and wait for it."""

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from kbslurm_eval.device import cuda_on_cpu, driver
 from kbslurm_eval.judge import answer_kinds, counted_work, first_wrong, output_checks, returned_answers
 from kbslurm_eval.judge.buffers import BUFFERS
+from kbslurm_eval.judge.check_mark import CheckMark
 from kbslurm_eval.judge.interrupts import INTERRUPTS
 from kbslurm_eval.judge.kept_inputs import KeptInput
 from kbslurm_eval.shared import claimed_layout, destinations, layouts, recorded, values
@@ -150,10 +151,13 @@ class Reference:
         no_device: bool = False,
         keeps: bool = True,
         memory: DeviceMemory | None = None,
+        mark: CheckMark | None = None,
     ) -> None:
         """With `no_device` the problem's own code doesn't use the device, which belongs to the submission alone. With
-        `keeps` large inputs that are the same under every seed are made once. `memory`: the judge's on the device."""
+        `keeps` large inputs that are the same under every seed are made once. `memory`: the judge's on the device.
+        `mark`: stands while an answer is looked at."""
         self._memory = memory
+        self._mark = mark or CheckMark()
         self._one_file = manifest.style == "one-file"
         self._open = manifest.config.get("outputs") == "check"
         self._layouts: dict[tuple[int, bytes], tuple[layouts.Layout, destinations.Places, returned_answers.Names]] = {}
@@ -252,7 +256,8 @@ class Reference:
             return None
         began = time.perf_counter()
         try:
-            return self._answer(data)
+            with self._mark.lifted():
+                return self._answer(data)
         except INTERRUPTS:
             raise
         except BaseException as error:  # noqa: BLE001 - it is the author's code

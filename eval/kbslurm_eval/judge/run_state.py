@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbslurm_eval.cage.runners import Runners
 from kbslurm_eval.judge.builds import Builds
+from kbslurm_eval.judge.check_mark import CheckMark
 from kbslurm_eval.judge.clock_watch import ClockWatch
 from kbslurm_eval.judge.heartbeat import Heartbeat
 from kbslurm_eval.judge.launch import Allowance
@@ -55,6 +56,7 @@ class RunState:
     least_level: int
     own: dict[str, Any]
     builds: Builds
+    check_mark: CheckMark = field(default_factory=CheckMark)
     results: Results = field(default_factory=Results)
     allowances: list[Allowance] = field(default_factory=list)
     rival_allowances: dict[int, Allowance] = field(default_factory=dict)
@@ -103,6 +105,7 @@ class RunState:
 
     def close(self) -> None:
         """Every process of it is ended, and the device given back."""
+        self.check_mark.close()
         self.runners.close()
         if self.loaded_reference is not None:
             self.loaded_reference.close()

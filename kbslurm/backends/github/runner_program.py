@@ -287,6 +287,7 @@ def supervisors_order(env: Mapping[str, str], folder: Path, told: Mapping[str, A
         "work": str(work),
         "secrets": [str(folder / "manifest.json"), str(folder / "key")],
         "report": str(folder / "out" / "report.json"),
+        "checking": str(folder / "out" / "checking"),
         "exit": str(folder / "exit.json"),
         "log": str(folder / "log"),
         "doorbells": str(folder / "doorbells"),

@@ -37,6 +37,7 @@ from kbslurm.backends.paths import (
     said,
     write_once,
 )
+from kbslurm.backends.supervisor_exit import blamed
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear, Misconfigured
 from kbslurm.ports import JobSpec
@@ -259,7 +260,7 @@ class LocalBackend:
         try:
             return self._sighting(
                 Seen.ENDED,
-                ending=Ending(facts["ending"]),
+                ending=blamed(Ending(facts["ending"]), facts.get("exit_code"), checking=facts.get("checking") is True),
                 exit_code=facts.get("exit_code"),
                 reason=str(facts.get("reason", "")),
                 started_at=_moment(facts.get("started_at")),
@@ -389,6 +390,7 @@ class LocalBackend:
             "work": str(_work_folder(paths)),
             "secrets": [str(path) for path in paths.secrets],
             "report": str(paths.report),
+            "checking": str(paths.checking),
             "exit": str(paths.exit),
             "log": str(paths.log),
             "doorbells": str(self.root / DOORBELLS),

@@ -358,6 +358,7 @@ def settle(order: dict[str, Any], watch: Watch) -> None:
         {
             "ending": ending,
             "exit_code": watch.status,
+            "checking": stands(order["checking"]),
             "reason": reason,
             "started_at": watch.started,
             "ended_at": time.time(),
@@ -372,6 +373,20 @@ def report_at(path: str, cap: int) -> str:
     except OSError:
         return "missing"
     return "there" if stat.S_ISREG(looks.st_mode) and looks.st_size <= cap else "unfit"
+
+
+def stands(path: str) -> bool:
+    """Whether the judge's mark says that it was looking at an answer. Whatever else lies there says nothing."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return stat.S_ISREG(os.fstat(fd).st_mode) and os.read(fd, 1) == b"1"
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
 
 
 def in_words(status: int | None) -> str:

@@ -99,6 +99,8 @@ def _judged(told: dict[str, Any], folder: str, image_name: str) -> bytes:
         return _reported(code, sealed.decode("utf-8", "replace"), os.path.join(out, "artifacts"), told["result_cap"])
     if os.path.lexists(os.path.join(out, "report.json")):
         return _envelope("bad_report", "report", exit_code=code)
+    if ending == "no_report" and _capped(os.path.join(out, "checking"), 2) == b"1\n":
+        return _envelope(ending, "checking", exit_code=code)
     return _envelope(ending, "time" if ending == "timeout" else "", exit_code=code)
 
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kbslurm.backends.supervisor_exit import blamed
 from kbslurm.domain.run import Ending
 from kbslurm_eval.shared.wire import ARTIFACT_CAP, ARTIFACTS_CAP, ARTIFACTS_TOTAL, REPORT_CAP
 
@@ -29,6 +30,7 @@ SAYABLE = {
     ending.value: ending
     for ending in (Ending.REPORTED, Ending.TIMEOUT, Ending.NO_REPORT, Ending.BAD_REPORT, Ending.IMAGE, Ending.CANCELLED)
 }
+CHECKING = "checking"
 # The reasons, by code word: text from a container is never shown, since it could contain a hidden case (law 9).
 WHYS = {
     "": "",
@@ -37,6 +39,7 @@ WHYS = {
     "late": "no GPU became free in time, so it wasn't started",
     "start": "the harness couldn't be started; see Modal's logs",
     "time": "it hit its time limit",
+    CHECKING: "the judge ended while it was looking at an answer",
     "report": "its report isn't a regular file of a valid size",
     "large": "its report is larger than what Modal takes out of a container without a network",
 }
@@ -156,7 +159,7 @@ def _read(text: bytes) -> Envelope:
         raise NoResult("an envelope with an invalid field")
     if not (report is None or isinstance(report, str)):
         raise NoResult("an envelope with an invalid field")
-    ending = SAYABLE[told["ending"]]
+    ending = blamed(SAYABLE[told["ending"]], code, checking=told["why"] == CHECKING)
     sealed = None if report is None else report.encode("utf-8", errors="replace")
     if sealed is not None and len(sealed) > SEALED_CAP:
         ending, sealed = Ending.BAD_REPORT, None
