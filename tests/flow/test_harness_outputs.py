@@ -223,6 +223,25 @@ def test_where_the_reference_has_a_whole_number_among_floats_others_may_have_a_f
     assert (report.verdict, "wrong type" in report.reason) == ("wrong", False)
 
 
+MEAN = """
+import numpy as np
+
+def generate_input(n, seed):
+    return {"x": np.random.default_rng(seed).normal(0, 1e-3, (n, n)).astype(np.float32), "n": n}
+
+def ref_kernel(data):
+    return (data["x"] * data["x"]).mean()
+"""
+
+
+@pytest.mark.parametrize(("answer", "verdict"), [("(data['x'] ** 2).mean()", "passed"), ("np.float32(1e-12)", "wrong")])
+def test_a_lone_small_number_of_a_problem_without_a_check_is_no_zero(tmp_path: Path, answer: str, verdict: str) -> None:
+    told = {"files": {"reference.py": MEAN}, "tests": [{"n": 64, "seed": 3}], "benchmarks": [{"n": 65, "seed": 4}]}
+    source = f"import numpy as np\ndef custom_kernel(data):\n    return {answer}\n"
+    report = ground.judged(tmp_path, ground.manifest(source, **told, hidden=[])).told
+    assert report.verdict == verdict, report.reason
+
+
 CONFIGURED = """
 import collections, dataclasses, enum, random
 from typing import NamedTuple

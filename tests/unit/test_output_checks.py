@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbslurm_eval.judge.output_checks import Tolerance, difference, is_empty
+from kbslurm_eval.judge.output_checks import Tolerance, difference, is_empty, norm_of
 
 WIDE = np.array([(1 << 62) + 1, -5, 0])
 
@@ -94,6 +94,97 @@ def test_zeros_are_no_answer_of_small_numbers_and_single_precision_none_of_doubl
     assert (said in found) if said else not found, found
     if not isinstance(expected, list):
         assert not difference(np.zeros_like(SMALL), SMALL, Tolerance(atol=1e-4)), "an author's own tolerance counts"
+
+
+PARTS = [np.full((3, 3), 1e-6 * (n + 1), "f4") for n in range(64)]
+
+
+def _times(value: Any, factor: float) -> Any:
+    match value:
+        case list() | tuple():
+            return type(value)(_times(one, factor) for one in value)
+        case dict():
+            return {name: _times(one, factor) for name, one in value.items()}
+        case np.ndarray() | np.generic():
+            return (value * factor).astype(value.dtype)
+        case _:
+            return value if type(value) is int else value * factor
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        PARTS,
+        tuple(PARTS),
+        {n: {"a": part, "b": [float(part[0, 0])] * 3} for n, part in enumerate(PARTS)},
+        [[float(n) * 1e-7, 2e-7] for n in range(1, 30)],
+        [{"a": 1e-6, "n": 3}] * 20,
+        [np.float32(1e-6)] * 20,
+        [np.float64(1e-6)] * 20,
+        [np.full(3, 1e-13)] * 20,
+        [np.full((2, 2), 1e-6j, "c8")] * 20,
+        (np.ones(100, "f4"), *PARTS),
+    ],
+)
+def test_small_numbers_in_many_small_parts_are_no_zeros(expected: Any) -> None:
+    assert difference(_times(expected, 0.0), expected, Tolerance()) != ""
+    assert difference(expected, expected, Tolerance()) == ""
+    near = 1 + (1e-12 if "e-13" in repr(expected) else 2e-5)
+    assert difference(_times(expected, near), expected, Tolerance()) == ""
+    assert difference(_times(expected, 0.0), expected, Tolerance(atol=2.0)) == "", "an author's own tolerance counts"
+
+
+def test_a_large_part_makes_no_small_one_free() -> None:
+    large, small = np.full(1000, 3.0, "f4"), np.full(1000, 1e-6, "f4")
+    assert difference((large, small * 0), (large, small), Tolerance()) != ""
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "norm", "right"),
+    [
+        (np.float32(0), np.float32(1e-6), 0.06, False),  # a mean of squares of 4096 numbers around 1e-3
+        (np.float32(1e-12), np.float32(1e-6), 0.06, False),
+        (np.float32(-1e-6), np.float32(1e-6), 0.06, False),
+        (np.float32(1.1e-6), np.float32(1e-6), 0.06, True),  # it may be small by chance
+        (0.0, 1e-6, 0.06, False),
+        ([0.0, 5.0], [1e-6, 5.0], 0.06, False),
+        (np.array([0.0, 0.0, 1.0], "f4"), np.array([0.0, 1e-6, 1.0], "f4"), 0.06, False),
+        (np.array([1e-9, 1e-6, 1.0], "f4"), np.array([0.0, 1e-6, 1.0], "f4"), 0.06, True),
+        (np.float32(0), np.float32(3e-8), 64.0, True),  # what rounding leaves of 4096 numbers around 1
+        (np.zeros(2, "f4"), np.array([3e-8, -6e-8], "f4"), 64.0, True),
+        (0.0, 3e-8, 64.0, True),
+        (0.0, 1e-6, math.inf, True),
+        (np.zeros(()), np.asarray(1e-12), 1.0, False),
+        (np.zeros((), "f2"), np.asarray(5e-4, "f2"), 0.1, False),
+        (np.zeros((), "f2"), np.asarray(5e-4, "f2"), 1.0, True),
+    ],
+)
+def test_a_small_number_that_stands_alone_is_about_right(value: Any, expected: Any, norm: float, right: bool) -> None:
+    assert (difference(value, expected, Tolerance(), norm=lambda: norm) == "") == right
+    assert difference(value, expected, Tolerance(atol=1e-3), norm=lambda: norm) == "", (
+        "an author's own tolerance counts"
+    )
+
+
+def test_sums_that_are_small_by_chance_are_right_in_any_order() -> None:
+    dice = np.random.default_rng(11)
+    for scale in (1e-4, 1.0, 100.0):
+        for _ in range(300):
+            numbers = (scale * dice.standard_normal(4096)).astype("f4")
+            one_by_one = np.add.accumulate(numbers, dtype="f4")[-1]
+            norm = norm_of({"x": [numbers, 3]})
+            for value, expected in ((one_by_one, numbers.sum()), (one_by_one / np.float32(4096), numbers.mean())):
+                lenient = difference(value, expected, Tolerance(), norm=lambda: math.inf)
+                assert difference(value, expected, Tolerance(), norm=lambda: norm) == lenient  # noqa: B023
+    centred = (numbers - numbers.mean()).astype("f4")
+    assert difference(np.float32(0), np.float32(centred.mean()), Tolerance(), norm=lambda: norm_of(centred)) == ""
+
+
+def test_a_whole_number_among_floats_is_one() -> None:
+    assert difference([0, 2.5], [0, 2.5], Tolerance()) == difference([1e-9, 2.5], [0, 2.5], Tolerance()) == ""
+    assert difference([20_001, 2.5], [20_000, 2.5], Tolerance()) != ""
+    assert difference([20_000.5, 2.5], [20_000, 2.5], Tolerance()) != ""
+    assert difference([0.01, 2.5], [0, 2.5], Tolerance()) != ""
 
 
 @pytest.mark.parametrize("empty", [[], (), {}, ((), [b""]), np.empty((0, 1)), {"a": np.empty(0)}, "", None])

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kbslurm_eval.judge.output_checks import Tolerance, size_of
+from kbslurm_eval.judge.output_checks import Size, Tolerance, size_of, sizes_together, type_name
 from kbslurm_eval.shared import values
 from kbslurm_eval.shared.values import array_kind, imported
 
@@ -60,13 +60,17 @@ def already_told(said: str) -> bool:
     return _SAYS_WHERE.search(said[:LOOKED_AT]) is not None
 
 
-def told(got: Any, want: Any, tolerance: Tolerance, packed: bytes | memoryview) -> str:
-    """One sentence without its full stop, or nothing where that can't be said. `packed`: the input."""
+def told(got: Any, want: Any, tolerance: Tolerance, packed: bytes | memoryview, *, own: bool = False) -> str:
+    """One sentence without its full stop, or nothing where that can't be said. `packed`: the input. `own`: this
+    comparison is the problem's check."""
     parts = list(itertools.islice(_parts(got, want, "output", 0), PARTS_CAP + 1))
     if not parts or len(parts) > PARTS_CAP or sum(_count(one) for one in parts) > NUMBERS_CAP:
         return ""
-    compared = [_compared(one, tolerance) for one in parts]
+    sizes = sizes_together(want) if tolerance.atol is None else {}
+    compared = [_compared(one, tolerance, sizes.get(type_name(one.kind, one.want))) for one in parts]
     wrong = [one for one in compared if one.wrong]
+    if not wrong and own:  # it knows more of single numbers
+        return ""
     if not wrong:
         one = compared[0]
         near = f"within rtol {one.rtol:g} and atol {one.atol:g} of" if one.rtol or one.atol else "as in"
@@ -154,13 +158,16 @@ def _count(one: _Part) -> int:
     return math.prod(int(n) for n in one.want.shape)
 
 
-def _compared(one: _Part, tolerance: Tolerance) -> _Compared:
-    return _of_plain(one, tolerance) if one.kind == "plain" else _of_arrays(one, tolerance)
+def _compared(one: _Part, tolerance: Tolerance, size: Size | None) -> _Compared:
+    """`size`: how large the numbers are of parts that are too small to tell."""
+    return _of_plain(one, tolerance, size) if one.kind == "plain" else _of_arrays(one, tolerance, size)
 
 
-def _of_plain(one: _Part, tolerance: Tolerance) -> _Compared:
+def _of_plain(one: _Part, tolerance: Tolerance, size: Size | None) -> _Compared:
     has_point = _has_point(one.want)
-    rtol, atol = tolerance.of("float32" if has_point else "int", size=size_of("plain", one.want) if has_point else None)
+    with_point = [number for number in one.want if type(number) is not int]
+    size = size_of("plain", with_point) or size if has_point else None
+    rtol, atol = tolerance.of("float32" if has_point else "int", size=size)
     got, want = list(one.got[:PLAIN_CAP]), list(one.want[:PLAIN_CAP])
     far = [not _near(a, b, rtol, atol) for a, b in zip(got, want, strict=True)]
     wrong = sum(far)
@@ -216,9 +223,10 @@ def _sorted(numbers: list[Any]) -> list[Any]:
     return sorted(numbers, key=lambda one: (one.real, one.imag))
 
 
-def _of_arrays(one: _Part, tolerance: Tolerance) -> _Compared:
+def _of_arrays(one: _Part, tolerance: Tolerance, size_together: Size | None) -> _Compared:
     np, name = imported("numpy"), str(one.want.dtype)
-    rtol, atol = tolerance.of(name, size=size_of(one.kind, one.want) if "float" in name or "complex" in name else None)
+    has_point = "float" in name or "complex" in name
+    rtol, atol = tolerance.of(name, size=size_of(one.kind, one.want) or size_together if has_point else None)
     shape = tuple(int(n) for n in one.want.shape)
     got, want, size = one.got.reshape(-1), one.want.reshape(-1), math.prod(shape)
     wrong, at, first = 0, 0, None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import array
 import cmath
 import contextlib
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +49,10 @@ class Size:
 BY_TYPE = (("float8", (0.25, 0.25)), ("bfloat16", (1.6e-2, 1e-2)), ("float16", (1e-3, 1e-3)),
            ("float32", (1e-4, 1e-4)), ("float", (1e-9, 1e-9)),
            ("complex32", (1e-3, 1e-3)), ("complex64", (1e-4, 1e-4)), ("complex", (1e-9, 1e-9)))  # fmt: skip
+# the distance from 1 to the next number
+LAST_DIGIT = (("float8", 2.0**-2), ("bfloat16", 2.0**-7), ("float16", 2.0**-10), ("float32", 2.0**-23),
+              ("float", 2.0**-52), ("complex32", 2.0**-10), ("complex64", 2.0**-23), ("complex", 2.0**-52))  # fmt: skip
+MOST_OFF = 0.5  # relatively, of a number that is smaller than what it may be off by, where others don't tell a size
 OF_SIZE, ENOUGH = 10, 16  # so many relative tolerances of their size; fewer numbers may all be small by chance
 LOOKED_AT = 1 << 16  # numbers of which the tenth part is looked for
 PIECE = 1 << 20
@@ -110,57 +115,187 @@ def tolerance_of(module: Any, config: Mapping[str, Any]) -> Tolerance:
 
 
 def difference(
-    value: Any, expected: Any, tolerance: Tolerance, where: str = "the output", size: Size | None = None
+    value: Any,
+    expected: Any,
+    tolerance: Tolerance,
+    where: str = "the output",
+    norm: Callable[[], float] = lambda: 0.0,
 ) -> str:
-    """Where an output differs from the reference's answer by more than the tolerance; empty if nowhere. `size`: how
-    large the numbers around this one are."""
-    match expected:
-        case list() | tuple():
-            if not isinstance(value, list | tuple) or len(value) != len(expected):
-                return f"{where} isn't a sequence of {len(expected)} items"
-            size = size_of("plain", expected) if set(map(type, expected)) <= {float, complex} else None
-            each = (
-                difference(v, e, tolerance, f"{where}[{n}]", size)
-                for n, (v, e) in enumerate(zip(value, expected, strict=True))
-            )
-            return next((said for said in each if said), "")
-        case dict():
-            if not isinstance(value, dict) or value.keys() != expected.keys():
-                return f"{where} has other keys than expected"
-            each = (difference(value[k], e, tolerance, f"{where}[{k!r}]") for k, e in expected.items())
-            return next((said for said in each if said), "")
-        case array.array():
-            return difference(list(value), list(expected), tolerance, where)
+    """Where an output differs from the reference's answer by more than the tolerance; empty if nowhere. `norm`: that
+    of the call's input, asked for only where it matters."""
+    sizes = {} if tolerance.atol is not None else sizes_together(expected)
+    return _Comparison(tolerance=tolerance, sizes=sizes, norm=norm).difference(value, expected, where)
+
+
+def sizes_together(expected: Any) -> dict[str, Size | None]:
+    """How large the numbers of an answer are that stand alone, or too few together to tell: all those of one type as
+    if they were one array."""
+    pieces: dict[str, list[Any]] = {}
+    for name, numbers in _few(expected):
+        pieces.setdefault(name, []).append(numbers)
+    return {name: _size_together(name.partition(" ")[0], parts) for name, parts in pieces.items()}
+
+
+def type_name(kind: str, numbers: Any) -> str:
+    """Under which of those names numbers are."""
+    return kind if kind == "plain" else f"{kind} {numbers.dtype}"
+
+
+def _few(value: Any) -> Iterator[tuple[str, Any]]:
+    """Numbers with a point that stand alone or in arrays too small to tell their size."""
+    match value:
         case float() | complex():
-            rtol, atol = tolerance.of("float32", size=size)
-            far = not isinstance(value, int | float | complex) or not cmath.isclose(
-                value, expected, rel_tol=rtol, abs_tol=atol
-            )
-            same_nan = isinstance(value, float) and cmath.isnan(expected) and math.isnan(value)
-            return f"{where} is {value!r}; {expected!r} was expected" if far and not same_nan else ""
-        case _ if (kind := array_kind(expected)) in ("numpy", "torch"):
-            return _array_difference(kind, value, expected, tolerance, where)
-        case _:
-            return "" if value == expected else f"{where} is {value!r}; {expected!r} was expected"[:500]
+            yield "plain", [value]
+        case list() | tuple() if with_point(value):
+            if len(value) < ENOUGH:
+                yield "plain", _those_with_point(value)
+        case list() | tuple():
+            for item in () if set(map(type, value)) <= {int, bool, str, bytes} else value:
+                yield from _few(item)
+        case dict():
+            for item in value.values():
+                yield from _few(item)
+        case array.array() if value.typecode in "fd" and len(value) < ENOUGH:
+            yield "plain", list(value)
+        case _ if (kind := array_kind(value)) in ("numpy", "torch"):
+            if math.prod(map(int, value.shape)) < ENOUGH and _has_point(kind, value):
+                yield type_name(kind, value), value
 
 
-def _array_difference(kind: str, value: Any, expected: Any, tolerance: Tolerance, where: str) -> str:
-    if array_kind(value) != kind or tuple(value.shape) != tuple(expected.shape):
-        return f"{where} has another type or shape than expected"
-    library, whole = imported(kind), _is_whole(kind, expected)
-    size = None if whole or tolerance.atol is not None else size_of(kind, expected)
-    rtol, atol = tolerance.of(str(expected.dtype), whole=whole, size=size)
+def _size_together(kind: str, parts: list[Any]) -> Size | None:
+    if kind == "plain":
+        return size_of(kind, list(itertools.chain.from_iterable(parts)))
+    library = imported(kind)
+    flat = [part.reshape(-1) for part in parts]
+    return size_of(kind, library.concatenate(flat) if kind == "numpy" else library.cat([one.cpu() for one in flat]))
+
+
+def with_point(items: Sequence[Any]) -> bool:
+    """Whether these are numbers of Python's, some of them with a point: a whole one among them is one of those."""
+    kinds = set(map(type, items))
+    return kinds <= {int, float, complex} and bool(kinds & {float, complex})
+
+
+def _those_with_point(items: Sequence[Any]) -> list[Any]:
+    return [one for one in items if type(one) is not int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Comparison:
+    """One answer, compared with the reference's."""
+
+    tolerance: Tolerance
+    sizes: Mapping[str, Size | None]
+    norm: Callable[[], float]
+
+    def difference(self, value: Any, expected: Any, where: str) -> str:
+        match expected:
+            case list() | tuple():
+                if not isinstance(value, list | tuple) or len(value) != len(expected):
+                    return f"{where} isn't a sequence of {len(expected)} items"
+                pairs = enumerate(zip(value, expected, strict=True))
+                if with_point(expected):
+                    size = size_of("plain", _those_with_point(expected)) or self.sizes.get("plain")
+                    each = (self._number(v, e, f"{where}[{n}]", size) for n, (v, e) in pairs)
+                else:
+                    each = (self.difference(v, e, f"{where}[{n}]") for n, (v, e) in pairs)
+                return next((said for said in each if said), "")
+            case dict():
+                if not isinstance(value, dict) or value.keys() != expected.keys():
+                    return f"{where} has other keys than expected"
+                each = (self.difference(value[k], e, f"{where}[{k!r}]") for k, e in expected.items())
+                return next((said for said in each if said), "")
+            case array.array():
+                return self.difference(list(value), list(expected), where)
+            case float() | complex():
+                return self._number(value, expected, where, self.sizes.get("plain"))
+            case _ if (kind := array_kind(expected)) in ("numpy", "torch"):
+                return self._of_arrays(kind, value, expected, where)
+            case _:
+                return "" if value == expected else f"{where} is {value!r}; {expected!r} was expected"[:500]
+
+    def _number(self, value: Any, expected: Any, where: str, size: Size | None) -> str:
+        rtol, atol = self.tolerance.of("float32", size=size)
+        if type(expected) is int:  # a float for it may be off by what one for 0 may be, and a whole number isn't
+            rtol, atol = 0.0, 0.0 if type(value) is int else min(atol, self.tolerance.of("float32")[1])
+        far = not isinstance(value, int | float | complex) or not cmath.isclose(
+            value, expected, rel_tol=rtol, abs_tol=atol
+        )
+        if not far and size is None and 0 < abs(expected) <= atol and abs(value - expected) > MOST_OFF * abs(expected):
+            far = abs(expected) > self._rounding("float32")
+        same_nan = isinstance(value, float) and cmath.isnan(expected) and math.isnan(value)
+        return f"{where} is {value!r}; {expected!r} was expected" if far and not same_nan else ""
+
+    def _rounding(self, name: str) -> float:
+        """Up to where numbers of this type may be what rounding leaves of the input, and no answer. Without end where
+        the author says what a number may be off by."""
+        if self.tolerance.atol is not None:
+            return math.inf
+        return next((digit for kind, digit in LAST_DIGIT if kind in name), 0.0) * self.norm()
+
+    def _of_arrays(self, kind: str, value: Any, expected: Any, where: str) -> str:
+        if array_kind(value) != kind or tuple(value.shape) != tuple(expected.shape):
+            return f"{where} has another type or shape than expected"
+        library, whole = imported(kind), _is_whole(kind, expected)
+        size = None
+        if not whole and self.tolerance.atol is None:
+            size = size_of(kind, expected) or self.sizes.get(type_name(kind, expected))
+        name = str(expected.dtype)
+        rtol, atol = self.tolerance.of(name, whole=whole, size=size)
+        if kind == "torch":
+            value, expected = value.cpu(), expected.cpu()
+        if (rtol, atol) == (0, 0) and whole:
+            # as whole numbers, too: in floating point 64 bits are 53
+            exact = value.to(expected.dtype) if kind == "torch" else _as_whole(value, expected.dtype)
+            return _told(kind, (value != expected) | (exact != expected), value, expected, where)
+        if kind == "torch":
+            value, expected = (t.to(library.complex128 if t.is_complex() else library.float64)
+                               for t in (value, expected))  # fmt: skip
+        far = ~library.isclose(value, expected, rtol=rtol, atol=atol, equal_nan=True)
+        if not whole and size is None:
+            with imported("numpy").errstate(all="ignore") if kind == "numpy" else contextlib.nullcontext():
+                many = abs(expected)
+                off = (many > 0) & (many <= atol) & (abs(value - expected) > MOST_OFF * many) & ~far
+            if bool(off.any()):
+                far = far | (off & (many > self._rounding(name)))
+        return _told(kind, far, value, expected, where)
+
+
+def norm_of(value: Any) -> float:
+    """The norm of all numbers with a point in an input."""
+    return math.hypot(*_norms(value))
+
+
+def _norms(value: Any) -> Iterator[float]:
+    match value:
+        case list() | tuple() if with_point(value):
+            yield _norm("plain", value)
+        case list() | tuple():
+            for item in value:
+                yield from _norms(item)
+        case dict():
+            for item in value.values():
+                yield from _norms(item)
+        case array.array() if value.typecode in "fd":
+            yield _norm("plain", value)
+        case _ if (kind := array_kind(value)) in ("numpy", "torch"):
+            if _has_point(kind, value):
+                yield _norm(kind, value.reshape(-1))
+        case float() | complex():
+            yield _norm("plain", [value])
+        case _ if hasattr(value, "__dict__"):
+            yield from _norms(vars(value))
+
+
+def _norm(kind: str, flat: Any) -> float:
+    pieces = (_part_of(kind, flat[start : start + PIECE]) for start in range(0, len(flat), PIECE))
+    return math.hypot(*(part.top * math.sqrt(part.squares) for part in pieces))
+
+
+def _has_point(kind: str, numbers: Any) -> bool:
     if kind == "torch":
-        value, expected = value.cpu(), expected.cpu()
-    if (rtol, atol) == (0, 0) and whole:
-        # as whole numbers, too: in floating point 64 bits are 53
-        exact = value.to(expected.dtype) if kind == "torch" else _as_whole(value, expected.dtype)
-        return _told(kind, (value != expected) | (exact != expected), value, expected, where)
-    if kind == "torch":
-        value, expected = (t.to(library.complex128 if t.is_complex() else library.float64)
-                           for t in (value, expected))  # fmt: skip
-    far = ~library.isclose(value, expected, rtol=rtol, atol=atol, equal_nan=True)
-    return _told(kind, far, value, expected, where)
+        return bool(numbers.is_floating_point() or numbers.is_complex())
+    return numbers.dtype.kind in "fc"
 
 
 def _as_whole(value: Any, dtype: Any) -> Any:

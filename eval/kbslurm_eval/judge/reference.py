@@ -14,6 +14,7 @@ import importlib.machinery
 import importlib.util
 import inspect
 import linecache
+import math
 import mmap
 import random
 import struct
@@ -447,7 +448,7 @@ class Reference:
         try:
             expected = self.answer(prepared) if prepared.expected is None else prepared.expected
             tolerance = self._tolerance or output_checks.Tolerance()
-            found = first_wrong.told(self._seen(output), self._seen(expected), tolerance, prepared.packed)
+            found = first_wrong.told(self._seen(output), self._seen(expected), tolerance, prepared.packed, own=own)
         except INTERRUPTS:
             raise
         except BaseException:  # noqa: BLE001 - a hint; no verdict hangs on it
@@ -481,6 +482,14 @@ class Reference:
             return None
         return factor
 
+    def _norm_of_input(self, prepared: Prepared) -> float:
+        """How large the input is; without end where that can't be told."""
+        here = None if self._memory is None else self._memory.arrays(prepared.image)
+        try:
+            return output_checks.norm_of(values.unpack(memoryview(prepared.packed), here=here))
+        except Exception:  # noqa: BLE001 - of whatever library
+            return math.inf
+
     def _verdict(self, prepared: Prepared, output: Any, expected: Any, *, last: bool = False) -> tuple[bool, str]:
         _seed_all(_DICE.getrandbits(31))  # what a check draws must not follow from what the input was drawn by
         if self._tolerance is None and prepared.names is not None:
@@ -489,7 +498,8 @@ class Reference:
             right = expected
             if right is None:
                 right = self._answered(self._copied(prepared.packed, prepared.image, last=last))
-            found = self._timed(output_checks.difference, output, right, self._tolerance)
+            norm = functools.partial(self._norm_of_input, prepared)
+            found = self._timed(output_checks.difference, output, right, self._tolerance, "the output", norm)
         elif self._one_file:
             found = self._timed(self._check, output, expected)
         else:
