@@ -117,7 +117,7 @@ def _try(problem: Problem, source: str, cases: int, tell: Any) -> None:
         for one in prepared:
             out = memoryview(bytearray(one.layout.size))
             data = values.copied(one.packed)
-            found = call(data, out=one.layout.places(out)) if takes_out(call) else call(data)
+            found = call(data, out=one.layout.places(out)) if takes_out(call)[0] else call(data)
             if manifest.config.get("outputs") != "check":
                 one.layout.write(found, out)
                 found = one.layout.read(bytearray(out))

@@ -334,3 +334,50 @@ def test_a_reason_is_one_line_whatever_the_check_quotes(tmp_path: Path) -> None:
     report = ground.judged(tmp_path, told).told
     assert report.verdict == "wrong"
     assert len(report.reason.splitlines()) == len(report.tests[0].message.splitlines()) == 1, report.reason
+
+
+DRAGGED = """
+import time
+
+
+def generate_input(n, seed):
+    return [seed % 7] * n
+
+
+def ref_kernel(data):
+    return list(data)
+
+
+def check_implementation(data, output):
+    if output != data:
+        time.sleep(output[0])  # as a set of numbers of one hash would take
+    return output == data, "wrong"
+"""
+
+
+def test_an_answer_that_its_check_is_busy_with_for_ever_is_its_authors_fault(tmp_path: Path) -> None:
+    """It was the problem's, and the run was tried again."""
+    told = ground.manifest(
+        "def custom_kernel(data):\n    return [60] * len(data)\n", files={"reference.py": DRAGGED}, tests=CASES,
+        benchmarks=CASES, mode="test", limits=ground.limits(test_s=5.0, total_s=8.0),
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "timeout", report.reason
+
+
+OWN_OUT = """
+def custom_kernel(data, out=()):
+    assert out == ()
+    return sorted(data, reverse=True, *out)[::-1]
+"""
+
+
+def test_a_parameter_called_out_keeps_its_default_where_the_answer_has_no_arrays(tmp_path: Path) -> None:
+    report = ground.judged(tmp_path, ground.manifest(OWN_OUT, mode="test")).told
+    assert report.verdict == "passed", report.reason
+
+
+def test_an_expression_without_end_is_an_error_with_its_name(tmp_path: Path) -> None:
+    source = "def custom_kernel(data):\n    return sorted(data)\n\nx = " + "+".join(["1.5"] * 30_000) + "\n"
+    report = ground.judged(tmp_path, ground.manifest(source, mode="test")).told
+    assert report.verdict == "error" and "RecursionError" in report.reason, report.reason

@@ -15,6 +15,7 @@ import pytest
 
 from kbslurm_eval.cage import user_counts
 from kbslurm_eval.cage.local_runners import LocalRunners
+from kbslurm_eval.judge import judge
 from kbslurm_eval.shared import wire
 from kbslurm_eval.shared.runner_link import JudgeEnd
 from tests.flow import harness_ground as ground
@@ -228,3 +229,15 @@ def test_nobody_slows_others_by_locks_on_everybodys_files(tmp_path: Path, level:
     report = ground.judged(tmp_path, told, env={"KBSLURM_EVAL_LEVEL": level}).told
     assert report.verdict == verdict, report.reason
     assert verdict == "passed" or "locks on ranges of files" in report.reason
+
+
+@pytest.mark.parametrize(("lets_go", "verdict"), [(True, "error"), (False, "infrastructure")])
+def test_what_the_kernel_lets_go_late_is_not_somebody_elses(
+    monkeypatch: pytest.MonkeyPatch, lets_go: bool, verdict: str
+) -> None:
+    """Descriptors on their way in a cycle of sockets are freed by the kernel's workers, a moment after their owner."""
+    looks = iter(["pipes", "pipes", None])
+    monkeypatch.setattr(user_counts, "short", lambda: next(looks, None) if lets_go else "pipes")
+    monkeypatch.setattr(judge, "LET_GO_S", 0.5)
+    assert judge._whose_fault("error", "it failed")[0] == verdict
+    assert judge._whose_fault("wrong", "it is wrong") == ("wrong", "it is wrong")

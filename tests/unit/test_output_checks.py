@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbslurm_eval.judge.output_checks import Tolerance, difference, is_empty, norm_of
+from kbslurm_eval.judge.output_checks import Tolerance, difference, finite, finite_where, is_empty, norm_of
 
 WIDE = np.array([(1 << 62) + 1, -5, 0])
 
@@ -105,8 +105,8 @@ def _times(value: Any, factor: float) -> Any:
             return type(value)(_times(one, factor) for one in value)
         case dict():
             return {name: _times(one, factor) for name, one in value.items()}
-        case np.ndarray() | np.generic():
-            return (value * factor).astype(value.dtype)
+        case np.ndarray() | np.number():
+            return np.multiply(value, factor).astype(value.dtype)
         case _:
             return value if type(value) is int else value * factor
 
@@ -222,3 +222,22 @@ def test_a_few_large_numbers_make_no_others_free(spread: float) -> None:
 @pytest.mark.parametrize("some", [0, 0.0, False, [[], 0], np.zeros(()), {"a": np.empty(0), "b": 1}, b"x"])
 def test_what_holds_anything_is_not(some: Any) -> None:
     assert not is_empty(some)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "right"),
+    [
+        (np.array(["NaT", "NaT"], "M8[s]"), np.array(["2020-01-01", "2021-01-01"], "M8[s]"), False),
+        (np.array(["NaT"], "m8[s]"), np.array([5], "m8[s]"), False),
+        (np.array(["NaT"], "M8[s]"), np.array(["NaT"], "M8[s]"), True),
+        (["nan", "1.5"], ["0.5", "1.5"], False),
+        (["-Infinity", "1.5"], ["-inf", "1.5"], True),
+        (np.array(["nan", "1.5"]), np.array(["0.5", "1.5"]), False),
+        ([b" NaN "], [b"0.5"], False),
+        (["nan and more", "x" * 100], ["a", "b"], True),
+    ],
+)
+def test_nothing_in_the_place_of_a_time_or_of_a_number_that_is_written_out_is_finite(
+    value: Any, expected: Any, right: bool
+) -> None:
+    assert (finite(value) or finite_where(value, expected)) is right

@@ -45,6 +45,8 @@ from kbslurm_eval.shared.wire import PHASES, Manifest, PhaseName, PhaseResult, R
 if TYPE_CHECKING:
     from kbslurm_eval.judge.rank_reference import RankReference
 
+LET_GO_S = 5.0  # the kernel lets go of what a submission had when its workers get to it
+
 
 class Judge:
     """Judges one manifest. `judge()` returns a report whatever the submission does."""
@@ -114,6 +116,8 @@ class Judge:
         """Who is to blame when the total time is used up: whoever's code used most of it."""
         total = self._run.manifest.limits.total_s
         theirs = sum(a.theirs_s for a in (*self._run.allowances, *self._run.rival_allowances.values()))
+        if isinstance(self._run.loaded_reference, Reference):
+            theirs += self._run.loaded_reference.spent.dragged_s
         if theirs * 2 < total:
             return "infrastructure", f"the whole run took longer than {total:g} s, most of it the problem's own code"
         return "timeout", f"the whole run took longer than {total:g} s"
@@ -212,7 +216,12 @@ def _reason(name: PhaseName, fault: Rejected) -> str:
 
 def _whose_fault(verdict: VerdictName, reason: str) -> tuple[VerdictName, str]:
     """Not this submission's, if its node has too little of something now that its own processes are gone."""
-    if verdict not in ("error", "timeout") or (kind := user_counts.short()) is None:
+    if verdict not in ("error", "timeout"):
+        return verdict, reason
+    until = time.monotonic() + LET_GO_S
+    while (kind := user_counts.short()) is not None and time.monotonic() < until:
+        time.sleep(0.1)
+    if kind is None:
         return verdict, reason
     return "infrastructure", f"another run on this node has all {user_counts.LEFT[kind]} of its user; {reason}"
 

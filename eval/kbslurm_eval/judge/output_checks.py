@@ -55,7 +55,7 @@ LAST_DIGIT = (("float8", 2.0**-2), ("bfloat16", 2.0**-7), ("float16", 2.0**-10),
 MOST_OFF = 0.5  # relatively, of a number that is smaller than what it may be off by, where others don't tell a size
 OF_SIZE, ENOUGH = 10, 16  # so many relative tolerances of their size; fewer numbers may all be small by chance
 LOOKED_AT = 1 << 16  # numbers of which the tenth part is looked for
-PIECE = 1 << 20
+PIECE, LONGEST_NUMBER = 1 << 20, 64
 
 
 def size_of(kind: str, numbers: Any) -> Size | None:
@@ -339,8 +339,20 @@ def finite(value: Any) -> bool:
             return all(map(math.isfinite, value)) if set(map(type, value)) == {float} else all(map(finite, value))
         case dict():
             return all(map(finite, value.values()))
+        case str() | bytes():
+            return not _reads_as_no_finite_number(value)
         case _:
             return _finite_array(value)
+
+
+def _reads_as_no_finite_number(text: str | bytes) -> bool:
+    """Whether Python, or numpy, makes NaN or an infinity of this text."""
+    if len(text) > LONGEST_NUMBER:
+        return False
+    try:
+        return not math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def stretched(value: Any, expected: Any, factor: float) -> Any:
@@ -399,6 +411,8 @@ def finite_where(value: Any, expected: Any) -> bool:
             return len(value) == len(expected) and all(map(finite_where, value, expected))
         case dict():
             return value.keys() == expected.keys() and all(finite_where(v, expected[k]) for k, v in value.items())
+        case str() | bytes():
+            return finite(value) or not finite(expected)
         case _:
             return _finite_array(value) or _finite_array_where(value, expected)
 
@@ -419,8 +433,10 @@ def _finite_array_where(value: Any, expected: Any) -> bool:
 
 def _finite_array(value: Any) -> bool:
     match array_kind(value):
-        case "numpy" if value.dtype.kind in "fc":
+        case "numpy" if value.dtype.kind in "fcMm":  # times and durations may be none, too
             return bool(imported("numpy").isfinite(value).all())
+        case "numpy" if value.dtype.kind in "US":
+            return all(map(finite, value.reshape(-1).tolist()))
         case "torch" if value.is_floating_point() or value.is_complex():
             # not everything is implemented for 8-bit floats
             wide = value.float() if value.element_size() == 1 else value

@@ -51,6 +51,12 @@ NOTHING_TO_COMPARE = (
 )
 
 
+DRAGS_TIMES, DRAGS_S = (
+    10,
+    1.0,
+)  # what a check takes beyond so many times its usual time, and this, is the answer's fault
+
+
 class ProblemTrouble(RuntimeError):
     """The problem's own code is faulty."""
 
@@ -131,6 +137,7 @@ class Spent:
     generation_s: float = 0.0
     answers_s: float = 0.0
     checks_s: float = 0.0
+    dragged_s: float = 0.0  # of checks, what was far beyond their time for the reference's own answer
 
     def since(self, before: Spent) -> Spent:
         """The same from an earlier moment on."""
@@ -138,6 +145,7 @@ class Spent:
             generation_s=self.generation_s - before.generation_s,
             answers_s=self.answers_s - before.answers_s,
             checks_s=self.checks_s - before.checks_s,
+            dragged_s=self.dragged_s - before.dragged_s,
         )
 
 
@@ -164,6 +172,7 @@ class Reference:
         self._layouts: dict[tuple[int, bytes], tuple[layouts.Layout, destinations.Places, returned_answers.Names]] = {}
         self._has_places = manifest.lang == "py" and compiled is None and not self._open
         self._moving: set[int] = set()
+        self._usual_check_s: dict[str, float] = {}
         self._cases = [*manifest.tests, *manifest.benchmarks, *manifest.hidden]
         self._answers_something: bool | None = None
         self._keeps = keeps
@@ -356,6 +365,7 @@ class Reference:
             raise ProblemTrouble(NOTHING_TO_COMPARE)
         lost = returned_answers.lost_class(expected)
         how = f", which comes back from a submission without its class {lost}" if lost else ""
+        began = time.perf_counter()
         try:
             came = returned_answers.returned(expected)
             good, said = self._verdict(prepared, came, self.answer(prepared) if self._one_file else None)
@@ -365,6 +375,8 @@ class Reference:
             raise ProblemTrouble(
                 f"check_implementation failed on the reference's own answer{how}: {_said(error)}"
             ) from None
+        usual_s = self._usual_check_s.get(prepared.case.spec, 0.0)
+        self._usual_check_s[prepared.case.spec] = max(usual_s, time.perf_counter() - began)
         if not good:
             raise ProblemTrouble(
                 f"the reference's own answer{how} fails its check for the case {prepared.case.spec!r}: {said}"
@@ -388,6 +400,7 @@ class Reference:
     def check(self, prepared: Prepared, output: Any, *, last: bool = False) -> tuple[bool, str]:
         """Whether the output is right, and what the check says about it. `last`: nobody needs the input any more, and
         the check, which may write to what it is given, gets it instead of a copy."""
+        began = time.perf_counter()
         try:
             finite = not self.answers or output_checks.finite(self._seen(output))
             good, said = self._verdict(prepared, output, prepared.expected, last=last and finite and not prepared.kept)
@@ -395,6 +408,9 @@ class Reference:
             raise
         except BaseException as error:  # noqa: BLE001 - it is the author's code, brought to this by an output
             return False, f"the check failed on this output: {_said(error)}"
+        finally:
+            usual_s = self._usual_check_s.get(prepared.case.spec, math.inf)
+            self.spent.dragged_s += max(0.0, time.perf_counter() - began - DRAGS_TIMES * usual_s - DRAGS_S)
         if good and self._is_missing(prepared, output):
             return False, "the answer is empty, and the reference's isn't"
         if good and not self._has_numbers(prepared, output):

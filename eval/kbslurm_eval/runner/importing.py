@@ -42,6 +42,8 @@ def import_submission(told: dict[str, Any]) -> tuple[int, str, Any]:
         compile(told["source"].removeprefix(BYTE_ORDER_MARK), entry, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         return Status.SYNTAX, one_line(error, entry), None
+    except (RecursionError, MemoryError) as error:  # an expression of thousands of terms
+        return Status.LOAD_RAISED, one_line(error, entry), None
     try:
         spec = importlib.util.spec_from_file_location(name, path)
         assert spec is not None
@@ -100,13 +102,15 @@ def _wrapped(wrapper: str, submission: Any, entry: str) -> tuple[int, str, Any]:
         return Status.LOAD_RAISED, one_line(error), None
 
 
-def takes_out(call: Any) -> bool:
-    """Whether the submission asks for the place where its answer is read, by a parameter `out`."""
+def takes_out(call: Any) -> tuple[bool, bool]:
+    """Whether the submission asks for the place where its answer is read, by a parameter `out`, and whether it can do
+    without."""
     try:
         found = inspect.signature(call).parameters.get("out")
     except (TypeError, ValueError):
-        return False
-    return found is not None and found.kind in (found.POSITIONAL_OR_KEYWORD, found.KEYWORD_ONLY)
+        return False, False
+    takes = found is not None and found.kind in (found.POSITIONAL_OR_KEYWORD, found.KEYWORD_ONLY)
+    return takes, found is not None and found.default is not found.empty
 
 
 def _each(functions: list[tuple[str, Any]]) -> Any:

@@ -29,7 +29,7 @@ WARM_UP = "kb_warm_up"
 SPINS = range(256)
 _kernel_type: Any = None
 _own: Any = None  # the submission's function as it was imported, whatever is put around it
-_wants_out = False  # the submission asks for the place where its answer is read
+_wants_out = _out_is_optional = False  # the submission asks for the place where its answer is read; it may go without
 _warm_up: Any = None  # what it does with a call's arrays before the clock runs, when nothing of the input is in them
 _here = memoryview(b"\1")  # begins with a 0 in children that the submission forked
 _line: socket.socket | None = None  # by which the judge lends memory of a device
@@ -247,7 +247,8 @@ def _called(call: Any, places: AnswerPlaces, view: memoryview, ahead: _Ahead | N
         data = values.unpack(view, places.out) if ahead is None else ahead.data
         if _wants_out:
             given = places.given() if ahead is None else ahead.given
-            found = call(data, out=given)
+            # without arrays there is no place, and a default of its own holds
+            found = call(data) if given is None and _out_is_optional else call(data, out=given)
         else:
             found = call(data)
         if not _here[0]:
@@ -310,8 +311,8 @@ def _profiled(call: Any, told: dict[str, Any], out: memoryview) -> tuple[int, st
         if type(call) is _kernel_type:
             own = functools.partial(_compiled_call, call, layout, room)
             return Status.OK, profiling.traced(own, told, lambda: memoryview(bytearray(told["input"])), out)
-        if _wants_out:
-            call = functools.partial(call, out=layout.places(room))
+        if _wants_out and ((given := layout.places(room)) is not None or not _out_is_optional):
+            call = functools.partial(call, out=given)
         return Status.OK, profiling.traced(call, told, lambda: values.copied(told["input"]), out)
     except BaseException as error:  # noqa: BLE001 - the submission's, or the profiler's: either is told, no more
         forked.end_if_child(error)
@@ -370,14 +371,14 @@ def _loaded(told: dict[str, Any], folder: str) -> tuple[int, str, Any, str]:
         from kbslurm_eval.build import built_files
 
         cache = str(built_files.furnish(told, folder))
-    global _own, _wants_out, _warm_up
+    global _own, _wants_out, _out_is_optional, _warm_up
     if told.get("place") and told["native"]:
         status, text, call = _loaded_library(built_files.library(folder, told["library"]))
         module = None
     else:
         status, text, call = import_submission(told)
         _own = call
-        _wants_out = takes_out(call)
+        _wants_out, _out_is_optional = takes_out(call)
         module = sys.modules.get(os.path.splitext(str(told["entry"]))[0])
     _warm_up = _warming(call, module)
     if not _here[0]:
