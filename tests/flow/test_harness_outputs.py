@@ -381,3 +381,46 @@ def test_an_expression_without_end_is_an_error_with_its_name(tmp_path: Path) -> 
     source = "def custom_kernel(data):\n    return sorted(data)\n\nx = " + "+".join(["1.5"] * 30_000) + "\n"
     report = ground.judged(tmp_path, ground.manifest(source, mode="test")).told
     assert report.verdict == "error" and "RecursionError" in report.reason, report.reason
+
+
+ALIKE = """
+import array
+import math
+import random
+
+
+def generate_input(n, seed):
+    draw = random.Random(seed)
+    return array.array("f", (draw.random() for _ in range(n)))
+
+
+def ref_kernel(data):
+    return array.array("f", (2 * value for value in data))
+
+
+def square(value):
+    return math.inf if abs(value) > 1.8e19 else value * value  # as in single precision
+
+
+def check_implementation(data, output):
+    want = ref_kernel(data)
+    norms = math.sqrt(sum(map(square, output))) * math.sqrt(sum(map(square, want)))
+    dot = sum(min(a * b, math.inf) if abs(a) < 1e38 else math.inf for a, b in zip(output, want))
+    alike = dot / norms
+    return not alike < 0.999, "not alike"
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"), [("2 * value", "passed"), ("3e38", "wrong"), ("-3e38", "wrong"), ("value + 1", "wrong")]
+)
+def test_the_largest_numbers_are_no_answer_where_a_check_computes_with_them(
+    tmp_path: Path, answer: str, verdict: str
+) -> None:
+    """A cosine of infinities is NaN, which is smaller than nothing."""
+    source = f'import array\n\n\ndef custom_kernel(data):\n    return array.array("f", ({answer} for value in data))\n'
+    told = ground.manifest(
+        source, files={"reference.py": ALIKE}, tests=CASES, benchmarks=CASES, hidden=CASES, mode="test"
+    )
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == verdict, report.reason

@@ -41,16 +41,16 @@ def _many_there_are() -> bool:
 
 
 def _held_by(pids: Iterable[int]) -> int:
-    """How many of them these processes hold: those of one open file once, though several may have it open."""
-    seen = dict[tuple[str, ...], int]()
+    """How many of them these processes hold. A descriptor shows those that were made by way of its own open file, and
+    so does each copy of it."""
+    seen = set[bytes]()
     for pid in pids:
         with contextlib.suppress(OSError):
             for fd in os.listdir(f"/proc/{pid}/fdinfo"):
                 with contextlib.suppress(OSError), open(f"/proc/{pid}/fdinfo/{fd}", "rb") as file:
-                    told = file.read()
-                    if many := told.count(b"\nlock:"):
-                        # one process's own locks are shown at each of its descriptors of that file
-                        inode = next((line for line in told.splitlines() if line.startswith(b"ino:")), b"")
-                        key = (str(pid), inode.decode())
-                        seen[key] = max(seen.get(key, 0), many)
-    return sum(seen.values())
+                    for line in file:
+                        if line.startswith(b"lock:"):
+                            seen.add(line.split(b" ", 1)[1])  # without its number there
+                            if len(seen) > MOST:
+                                return len(seen)
+    return len(seen)

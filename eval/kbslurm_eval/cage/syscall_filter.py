@@ -76,6 +76,7 @@ _IOCTL, _SETPRIORITY, _SOCKETPAIR = (16, 29), (141, 140), (53, 199)
 _FALLOCATE, _PUNCH_HOLE = (285, 47), 3  # the mode 0 makes a file larger, up to the limit; 3 takes memory away
 _PR_SCHED_CORE = 62
 _F_SETSIG, _F_SETLEASE, _F_NOTIFY, _F_SETPIPE_SZ = 10, 1024, 1026, 1031
+_OFD_LOCKS = (37, 38)
 _SETSOCKOPT, _BUFFER_SIZES = (54, 208), (7, 8, 32, 33)
 _F_SETOWN, _F_SETOWN_EX, _FIOSETOWN, _SIOCSPGRP = 8, 15, 0x8901, 0x8902
 _TIOCSPTLCK, _TIOCSCTTY = 0x4004_5431, 0x540E
@@ -138,6 +139,10 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
     # this user's.
     refuse_argument(_FCNTL, _F_SETLEASE, 1)
     refuse_argument(_FCNTL, _F_NOTIFY, 1)  # watches a folder, as inotify does
+    # A lock of an open file's stays while that is on its way through a socket, where nobody sees whose it is
+    # (`cage/held_locks.py` counts a process's).
+    for command in _OFD_LOCKS:
+        refuse_argument(_FCNTL, command, 1)
     refuse_argument(_FCNTL, _F_SETPIPE_SZ, 1)  # what pipes may hold is counted for a user on the whole node
     if not inet:  # what lies in sockets is counted by how many there are
         for option in _BUFFER_SIZES:

@@ -56,6 +56,8 @@ MOST_OFF = 0.5  # relatively, of a number that is smaller than what it may be of
 OF_SIZE, ENOUGH = 10, 16  # so many relative tolerances of their size; fewer numbers may all be small by chance
 LOOKED_AT = 1 << 16  # numbers of which the tenth part is looked for
 PIECE, LONGEST_NUMBER = 1 << 20, 64
+# squares of such numbers are infinite in single precision, and a check that divides by them finds NaN
+FAR_TOO_LARGE, BESIDE = 1e18, 1e3
 
 
 def size_of(kind: str, numbers: Any) -> Size | None:
@@ -345,6 +347,32 @@ def finite(value: Any) -> bool:
             return _finite_array(value)
 
 
+def largest(value: Any) -> float:
+    """The largest of all an output's numbers, sign aside, those that aren't finite left out."""
+    match value:
+        case bool() | str() | bytes() | None:
+            return 0.0
+        case int() | float() | complex():
+            size = abs(value)
+            return float(min(size, FAR_TOO_LARGE)) if isinstance(size, int) else size if math.isfinite(size) else 0.0
+        case array.array():
+            return _largest_of(value) if value.typecode in "fd" else 0.0
+        case list() | tuple():
+            return _largest_of(value) if set(map(type, value)) == {float} else max(map(largest, value), default=0.0)
+        case dict():
+            return max(map(largest, value.values()), default=0.0)
+        case _ if (kind := array_kind(value)) in ("numpy", "torch") and _has_point(kind, value):
+            flat = value.reshape(-1)
+            parts = (_part_of(kind, flat[start : start + PIECE]).top for start in range(0, len(flat), PIECE))
+            return max(parts, default=0.0)
+        case _:
+            return 0.0
+
+
+def _largest_of(numbers: Iterable[float]) -> float:
+    return max(filter(math.isfinite, map(abs, numbers)), default=0.0)
+
+
 def _reads_as_no_finite_number(text: str | bytes) -> bool:
     """Whether Python, or numpy, makes NaN or an infinity of this text."""
     if len(text) > LONGEST_NUMBER:
@@ -425,6 +453,8 @@ def _finite_array_where(value: Any, expected: Any) -> bool:
     kind = array_kind(value)
     if kind != array_kind(expected) or tuple(value.shape) != tuple(expected.shape):
         return False
+    if kind == "numpy" and value.dtype.kind in "US":
+        return all(map(finite_where, value.reshape(-1).tolist(), expected.reshape(-1).tolist()))
     library = imported(kind or "")
     if kind == "torch" and value.element_size() == 1:
         value, expected = value.float(), expected.float()

@@ -51,10 +51,8 @@ NOTHING_TO_COMPARE = (
 )
 
 
-DRAGS_TIMES, DRAGS_S = (
-    10,
-    1.0,
-)  # what a check takes beyond so many times its usual time, and this, is the answer's fault
+# what a check takes beyond so many times its usual time, and so many seconds, is the answer's fault
+DRAGS_TIMES, DRAGS_S = 10, 1.0
 
 
 class ProblemTrouble(RuntimeError):
@@ -415,6 +413,8 @@ class Reference:
             return False, "the answer is empty, and the reference's isn't"
         if good and not self._has_numbers(prepared, output):
             return False, "there isn't a number wherever the reference's answer has one"
+        if good and finite and self._is_far_too_large(prepared, output):
+            return False, "a number is larger by far than any of the reference's"
         if not good or finite:
             return good, said
         # comparisons with NaN are false, so many checks that look for errors find none
@@ -433,6 +433,22 @@ class Reference:
             return False
         expected = self.answer(prepared) if prepared.expected is None else prepared.expected
         return not output_checks.is_empty(expected)
+
+    def _is_far_too_large(self, prepared: Prepared, output: Any) -> bool:
+        """Whether a number is so large that a check which computes with it finds nothing wrong any more, and no number
+        of the reference's is anywhere near it."""
+        if not self.answers or not self.has_check:
+            return False
+        try:
+            top = output_checks.largest(self._seen(output))
+            if top < output_checks.FAR_TOO_LARGE:
+                return False
+            expected = self.answer(prepared) if prepared.expected is None else prepared.expected
+            return output_checks.largest(self._seen(expected)) * output_checks.BESIDE < top
+        except ProblemTrouble:
+            raise
+        except Exception:  # noqa: BLE001 - of whatever library
+            return False
 
     def _has_numbers(self, prepared: Prepared, output: Any) -> bool:
         """Whether an output whose layout the check was to judge has a number wherever the reference's answer has."""

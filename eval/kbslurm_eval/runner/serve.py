@@ -237,6 +237,13 @@ def _places(known: dict[int, AnswerPlaces], line: RunnerEnd) -> AnswerPlaces:
     return places
 
 
+def _places_in(given: Any) -> bool:
+    """Whether there is any array among the places of an answer."""
+    if type(given) in (list, tuple):
+        return any(map(_places_in, given))
+    return any(map(_places_in, given.values())) if type(given) is dict else given is not None
+
+
 def _called(call: Any, places: AnswerPlaces, view: memoryview, ahead: _Ahead | None = None) -> tuple[int, str]:
     found = given = data = None
     if ahead is not None and ahead.fault:
@@ -248,7 +255,7 @@ def _called(call: Any, places: AnswerPlaces, view: memoryview, ahead: _Ahead | N
         if _wants_out:
             given = places.given() if ahead is None else ahead.given
             # without arrays there is no place, and a default of its own holds
-            found = call(data) if given is None and _out_is_optional else call(data, out=given)
+            found = call(data) if _out_is_optional and not _places_in(given) else call(data, out=given)
         else:
             found = call(data)
         if not _here[0]:
@@ -311,7 +318,8 @@ def _profiled(call: Any, told: dict[str, Any], out: memoryview) -> tuple[int, st
         if type(call) is _kernel_type:
             own = functools.partial(_compiled_call, call, layout, room)
             return Status.OK, profiling.traced(own, told, lambda: memoryview(bytearray(told["input"])), out)
-        if _wants_out and ((given := layout.places(room)) is not None or not _out_is_optional):
+        given = layout.places(room) if _wants_out else None
+        if _wants_out and (not _out_is_optional or _places_in(given)):
             call = functools.partial(call, out=given)
         return Status.OK, profiling.traced(call, told, lambda: values.copied(told["input"]), out)
     except BaseException as error:  # noqa: BLE001 - the submission's, or the profiler's: either is told, no more
