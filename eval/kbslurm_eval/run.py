@@ -205,9 +205,9 @@ def allow_files() -> None:
 
 
 def _stop(number: int, frame: Any) -> None:
-    from kbslurm_eval.judge.interrupts import Stopped
+    from kbslurm_eval.judge.interrupts import Stopped, note
 
-    raise Stopped(143)
+    raise note(Stopped(143))
 
 
 def _read(manifest: Path, key: Path) -> tuple[Manifest, bytes]:

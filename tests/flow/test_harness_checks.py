@@ -345,3 +345,70 @@ def check_implementation(data, output):
         assert outcome.report.verdict == "wrong"
     else:
         assert outcome.code < 0 and (outcome.out / "checking").read_text() == "1\n"
+
+
+CATCHES_ALL = """
+import time
+
+calls = 0
+
+
+def generate_input(n, seed):
+    return list(range(n, 0, -1))
+
+
+def ref_kernel(data):
+    return sorted(data)
+
+
+def check_implementation(data, output):
+    global calls
+    calls += 1
+    try:
+        until = time.time() + 4
+        while time.time() < until:
+            time.sleep(0.01)
+        assert output == sorted(data)
+    except:
+        return False, "they aren't in order"
+    return True, ""
+"""
+
+
+def test_a_check_that_catches_everything_keeps_nothing_from_its_end(tmp_path: Path) -> None:
+    """The run's time was over while it ran: an honest answer was wrong, and there was no limit any more."""
+    told = ground.manifest(
+        "def custom_kernel(data):\n    return sorted(data)\n", files={"reference.py": CATCHES_ALL},
+        tests=[{"n": 40, "seed": seed} for seed in range(4)], mode="test",
+        limits=ground.limits(test_s=2.0, total_s=6.0),
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told).told
+    assert (report.verdict, report.flags) == ("infrastructure", []), report.reason
+    assert "took longer than 6 s" in report.reason
+
+
+FAILS_ALONE = """
+def generate_input(n, seed=2):
+    return [0] * n if seed % 2 else list(range(n, 0, -1))
+
+
+def ref_kernel(data):
+    return sorted(data)
+
+
+def check_implementation(data, output):
+    return sum(abs(a - b) for a, b in zip(output, sorted(data))) / max(data) < 1e-6, "too far off"
+"""
+
+
+@pytest.mark.parametrize(("answer", "verdict"), [("sorted(data)", "infrastructure"), ("data[::-1]", "infrastructure")])
+def test_a_check_that_fails_on_an_input_whatever_the_answer_is_its_authors(
+    tmp_path: Path, answer: str, verdict: str
+) -> None:
+    told = ground.manifest(
+        f"def custom_kernel(data):\n    return {answer}\n", files={"reference.py": FAILS_ALONE}, tests=[{"n": 40}],
+        benchmarks=[{"n": 40, "seed": 2}], hidden=[], budget=wire.Budget(launches=1, calls=30),
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == verdict, report.reason
+    assert "ZeroDivisionError" in report.reason

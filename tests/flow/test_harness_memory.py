@@ -383,3 +383,30 @@ def test_whoever_takes_the_memory_of_the_links_is_to_blame(tmp_path: Path) -> No
     )  # fmt: skip
     report = judged_in_small_memory(tmp_path, told, 1)
     assert report.verdict in ("violation", "error", "memory"), report.reason
+
+
+SENT = """
+import array, os, socket, tempfile, time
+
+kept = []
+
+
+def custom_kernel(data):
+    for _ in range(40 if not kept else 0):
+        kept.append(socket.socketpair())
+        with tempfile.TemporaryFile() as file:
+            file.write(bytes(1 << 14))
+            file.flush()
+            kept[-1][0].sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [file.fileno()]))])
+    time.sleep(0.3)
+    return sorted(data)
+"""
+
+
+@needs(LANDLOCK, USER_NAMESPACES)
+@pytest.mark.parametrize("level", ["1", "2"])
+def test_files_on_their_way_through_sockets_are_in_nobodys_list_and_not_allowed(tmp_path: Path, level: str) -> None:
+    """Sixteen of 250 MB were held where 1 GiB was allowed."""
+    report = ground.judged(tmp_path, ground.manifest(SENT, mode="test"), env={"KBSLURM_EVAL_LEVEL": level}).told
+    assert report.verdict == "memory", report.reason
+    assert "on their way through sockets" in report.reason

@@ -424,3 +424,47 @@ def test_the_largest_numbers_are_no_answer_where_a_check_computes_with_them(
     )
     report = ground.judged(tmp_path, told).told
     assert report.verdict == verdict, report.reason
+
+
+ZIPPED = """
+import array
+import random
+
+
+def generate_input(n, seed):
+    draw = random.Random(seed)
+    return [draw.randrange(2) for _ in range(n)]
+
+
+def ref_kernel(data):
+    return array.array("l", (at for at, one in enumerate(data) if one))
+
+
+def check_implementation(data, output):
+    return all(a == b for a, b in zip(output, ref_kernel(data))), "other places"
+"""
+AS_ASKED = """
+import array
+import sys
+
+
+def custom_kernel(data):
+    frame = sys._getframe()
+    while "places" not in frame.f_locals:
+        frame = frame.f_back
+    asked = frame.f_locals["places"].layout.tree[3]
+    found = [at for at, one in enumerate(data) if one]
+    assert asked == len(found), f"{asked} are asked for and {len(found)} right"
+    return array.array("l", found)
+"""
+
+
+def test_as_much_is_asked_for_as_the_references_answer_has_though_that_follows_from_the_numbers(tmp_path: Path) -> None:
+    """The first input's length was assumed for all, and only who answered in another one was asked again: whoever
+    answered in that one was right by a check that counts on the length."""
+    told = ground.manifest(
+        AS_ASKED, files={"reference.py": ZIPPED}, tests=CASES, benchmarks=CASES, hidden=CASES,
+        budget=wire.Budget(launches=2, calls=20),
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason

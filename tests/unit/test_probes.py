@@ -46,7 +46,8 @@ def test_each_array_of_an_answer_is_looked_at() -> None:
 
 def test_all_of_a_single_value_may_be_looked_at() -> None:
     whole = (b"x" * 32, 3.5, 2j, 12345, True, np.zeros(3))
-    assert Layout.of(whole).parts == ((0, 136), (136, 8), (144, 16), (160, 16), (176, 1), (184, 24))
+    assert Layout.of(whole).parts == ((0, 136), (136, 8), (144, 16), (160, 17), (184, 1), (192, 24))
+    assert Layout.of(12345).parts == ((0, 16),)
 
 
 def test_a_device_s_output_is_looked_at_near_its_ends_too() -> None:

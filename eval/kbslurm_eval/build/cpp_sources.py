@@ -350,6 +350,7 @@ extern "C" int kb_call(const kb_array *, int, kb_array *, int, char *, int);
 extern "C" int kb_serve(volatile unsigned long long *words, unsigned long long last, const kb_array *in, int inputs,
                         kb_array *out, int outputs, char *said, int cap, unsigned long long *token,
                         const volatile char *mark) {{
+  words[{runner_link.AWAKE // 8}] = words[{runner_link.PING // 8}];  // the clock starts when this is seen
   for (int spins = 0; words[{runner_link.GO // 8}] == last; spins = (spins + 1) & 4095)
     if (spins == 4095) sched_yield();
   std::atomic_thread_fence(std::memory_order_seq_cst);

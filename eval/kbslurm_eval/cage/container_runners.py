@@ -54,7 +54,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kbslurm_eval.cage import held_locks, places, user_counts
+from kbslurm_eval.cage import held_locks, places, sent_descriptors, user_counts
 from kbslurm_eval.cage.core_warmer import CoreWarmer
 from kbslurm_eval.cage.held_locks import HeldLocks
 from kbslurm_eval.cage.held_memory import HeldMemory
@@ -74,6 +74,7 @@ from kbslurm_eval.cage.runners import (
     folder_apart,
     profiler_named,
 )
+from kbslurm_eval.cage.sent_descriptors import SentDescriptors
 from kbslurm_eval.shared.wire import LOG_CAP, Limits
 
 
@@ -177,6 +178,7 @@ class ContainerRunner:
         self._pid = self._awaited()
         self._tree = ProcessTree([self._pid], None, inner=True)
         self._kernel_memory, self._locks = KernelMemory(self._pid), HeldLocks()
+        self._sent = SentDescriptors()
 
     @property
     def folder(self) -> Path:
@@ -250,6 +252,8 @@ class ContainerRunner:
         self._peak = max(self._peak, held)
         if self._locks.look(own):
             return held_locks.TOO_MANY
+        if self._sent.look(own):
+            return sent_descriptors.TOO_MANY
         return TOO_MUCH if held > self._limits.memory_bytes else user_counts.hoarded(own)
 
     def kill(self) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kbslurm_eval.cage import held_files, held_locks, user_counts, users
+from kbslurm_eval.cage import held_files, held_locks, sent_descriptors, user_counts, users
 from kbslurm_eval.cage.core_warmer import CoreWarmer
 from kbslurm_eval.cage.held_files import HeldFiles
 from kbslurm_eval.cage.held_locks import HeldLocks
@@ -39,6 +39,7 @@ from kbslurm_eval.cage.runners import (
     folder_apart,
     profiler_named,
 )
+from kbslurm_eval.cage.sent_descriptors import SentDescriptors
 from kbslurm_eval.shared import remove_tree
 from kbslurm_eval.shared.profile_files import LEFT
 from kbslurm_eval.shared.program import eval_folder
@@ -217,7 +218,7 @@ class LocalRunner:
             [p for p in (self._main, self._keeper) if p], self._main, orphans=None if self._keeper else orphans_now
         )
         self._kernel_memory, self._files = KernelMemory(self._main), HeldFiles(self.work)
-        self._locks = HeldLocks()
+        self._locks, self._sent = HeldLocks(), SentDescriptors()
         self._drain = RunnerLog(log_read, limits.log_bytes)
         self._text: str | None = None
 
@@ -378,6 +379,8 @@ class LocalRunner:
             return held_files.TOO_MANY
         if self._locks.look(own):
             return held_locks.TOO_MANY
+        if self._sent.look(own):
+            return sent_descriptors.TOO_MANY
         return TOO_MUCH if held > self._limits.memory_bytes else user_counts.hoarded(own)
 
     def kill(self) -> None:

@@ -12,3 +12,22 @@ class Stopped(SystemExit):
 
 
 INTERRUPTS = (OutOfTime, Stopped, KeyboardInterrupt)
+_noted: list[BaseException] = []
+
+
+def note(interrupt: BaseException) -> BaseException:
+    """Whoever raises one in a signal's handler notes it here: a problem's code that catches everything takes it for its
+    own failure."""
+    _noted.append(interrupt)
+    return interrupt
+
+
+def raise_noted() -> None:
+    """After a problem's code: raise what came while it ran, if it kept that to itself."""
+    if _noted:
+        raise _noted[-1]
+
+
+def forget() -> None:
+    """What was noted has been seen to."""
+    _noted.clear()

@@ -30,7 +30,7 @@ from kbslurm_eval.judge.call_checks import CallChecks
 from kbslurm_eval.judge.check_mark import NAME, CheckMark
 from kbslurm_eval.judge.checked_phase import CheckedPhase
 from kbslurm_eval.judge.heartbeat import Heartbeat
-from kbslurm_eval.judge.interrupts import INTERRUPTS, OutOfTime
+from kbslurm_eval.judge.interrupts import INTERRUPTS, OutOfTime, forget, note
 from kbslurm_eval.judge.launch import Allowance
 from kbslurm_eval.judge.launches import Launches
 from kbslurm_eval.judge.reference import ProblemTrouble, Reference
@@ -83,6 +83,7 @@ class Judge:
     def judge(self) -> Report:
         """Run the mode's phases, up to the first that fails."""
         started = time.time_ns()
+        forget()
         self._run.heartbeat.beat(now=True)
         verdict: VerdictName = "infrastructure"
         reason = ""
@@ -92,6 +93,7 @@ class Judge:
                 if verdict == "passed" and self._run.manifest.mode == "profile":
                     self._profile()
         except OutOfTime:
+            forget()
             verdict, reason = self._out_of_time()
         except (ProblemTrouble, CantStart) as trouble:
             verdict, reason = "infrastructure", str(trouble)
@@ -231,7 +233,7 @@ def _alarm(seconds: float) -> Iterator[None]:
     """Raise OutOfTime after this much time, wherever the judge is then."""
 
     def ring(number: int, frame: Any) -> None:
-        raise OutOfTime
+        raise note(OutOfTime())
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, max(0.001, seconds))

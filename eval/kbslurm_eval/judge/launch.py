@@ -35,6 +35,7 @@ LATE_CAP = 32_768  # an input up to this size is written within the timed window
 REST_MOST_S, REST_LOOK_S, REST_LOOKS = 0.2, 0.002, 3
 SETTLED, SETTLE_LEAST_S, SETTLE_MOST_S = 6, 0.06, 0.5  # so many null calls in a row are alike, and when that is asked
 SPIN_NS = 400_000
+TURN_NS = 500  # between two looks for an answer
 # a runner may take this many times its usual time to be ready, and so long in any case
 # a guide for competitors names half of what is free
 WAKES_FREE, WAKE_FREE_NS, WAKE_MOST_NS = 8, 2_000_000, 5_000_000
@@ -155,6 +156,7 @@ class Launch:
     awake = 1  # so many threads turn while they wait for the next message
     has_submission = False
     _open_ns = 0  # for how long a null call's input lay in the runner's reach before its token was there
+    _close_ns = 0  # and how long its answer wasn't looked at after it was seen to be there
 
     def __init__(
         self, runners: Runners, allowance: Allowance, heartbeat: Heartbeat, built: builds.Built | None = None
@@ -200,9 +202,10 @@ class Launch:
     @property
     def leeway_ns(self) -> int:
         """How much of a call's work could be hidden from the clock, as the last null call showed: whoever watches for
-        the input begins when its first bytes are there, and whoever takes the place of a runner's loop in Python saves
-        that. Compiled code waits for its token itself."""
-        return self._open_ns + (0 if self.is_native else round(timing.LOOP_NS))
+        the input begins when its first bytes are there, whoever says "done" too early still writes until the judge
+        looks, and whoever takes the place of a runner's loop in Python saves that. Compiled code waits for its token
+        itself."""
+        return self._open_ns + self._close_ns + TURN_NS + (0 if self.is_native else round(timing.LOOP_NS))
 
     def facts(self) -> dict[str, Any]:
         """What a report says about launches of this kind."""
@@ -283,6 +286,10 @@ class Launch:
                 first = [(0, bytes(copy[:out_size]))]
                 if not is_whole:
                     raise Rejected("violation", "the submission changed the size of the link's files")
+            elif looks and kind is Kind.NULL:
+                first, first_ns = seen_in(end.out, looks[:1]), time.perf_counter_ns()
+                self._close_ns = first_ns - done_ns
+                first, done_ns = first + seen_in(end.out, looks[1:]), time.perf_counter_ns()
             elif looks:
                 first, done_ns = seen_in(end.out, looks), time.perf_counter_ns()
             else:
@@ -408,7 +415,7 @@ class Launch:
         device. All of it is the submission's, which the caller sees to."""
         slept_in_ns = self._waking.counts(self._wake(self._allowance.left(start=self.starts)))
         self._stop()
-        slept_in_ns += self._beyond_ns
+        slept_in_ns = self._late(slept_in_ns)
         self._look_at_link()
         return slept_in_ns + self._rest()
 
@@ -672,8 +679,13 @@ class Launch:
         os.pwrite(end.bell, token, runner_link.GO)
         if told.null:
             self._open_ns = time.perf_counter_ns() - opened_ns
-        self._answered(token, start_ns, allowed_s)
-        is_whole, ns = end.read_pieces(pieces), time.perf_counter_ns() - start_ns
+        seen_ns = self._answered(token, start_ns, allowed_s)
+        if told.null:
+            is_whole, first_ns = end.read_pieces(pieces[:1]), time.perf_counter_ns()
+            self._close_ns = first_ns - seen_ns
+            is_whole, ns = is_whole and end.read_pieces(pieces[1:]), time.perf_counter_ns() - start_ns
+        else:
+            is_whole, ns = end.read_pieces(pieces), time.perf_counter_ns() - start_ns
         if not is_whole:
             raise Rejected("violation", "the submission changed the size of the link's files")
         return self._said(token, ns + slept_in_ns, out[: told.out_size])

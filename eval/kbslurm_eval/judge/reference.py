@@ -29,7 +29,7 @@ from kbslurm_eval.device import cuda_on_cpu, driver
 from kbslurm_eval.judge import answer_kinds, counted_work, first_wrong, output_checks, returned_answers
 from kbslurm_eval.judge.buffers import BUFFERS
 from kbslurm_eval.judge.check_mark import CheckMark
-from kbslurm_eval.judge.interrupts import INTERRUPTS
+from kbslurm_eval.judge.interrupts import INTERRUPTS, raise_noted
 from kbslurm_eval.judge.kept_inputs import KeptInput
 from kbslurm_eval.shared import claimed_layout, destinations, layouts, recorded, values
 from kbslurm_eval.shared.wire import Manifest
@@ -51,6 +51,7 @@ NOTHING_TO_COMPARE = (
 )
 
 
+LOOKED_AT_AGAIN = 0.06  # of calls whose answer's layout is known, so many are looked at once more, by lot
 # what a check takes beyond so many times its usual time, and so many seconds, is the answer's fault
 DRAGS_TIMES, DRAGS_S = 10, 1.0
 
@@ -248,6 +249,7 @@ class Reference:
             raise ProblemTrouble(f"generate_input failed for the case {case.spec!r}: {_said(error)}") from None
         finally:
             self.spent.generation_s += time.perf_counter() - began
+            raise_noted()
 
     def answer(self, prepared: Prepared) -> Any:
         """The reference's answer to a fresh copy of this input; None where it has none."""
@@ -272,6 +274,7 @@ class Reference:
             raise ProblemTrouble(f"the reference failed: {_said(error)}") from None
         finally:
             self.spent.answers_s += time.perf_counter() - began
+            raise_noted()
 
     def answer_again(self, prepared: Prepared) -> None:
         """Run the reference again on this input; its duration is the reference's pace."""
@@ -291,7 +294,7 @@ class Reference:
             # shows otherwise
             key = (case.index, values.text(packed))
             known = None if self._one_file or exact or case.index in self._moving else self._layouts.get(key)
-            if known is not None:
+            if known is not None and not (self.answers and _DICE.random() < LOOKED_AT_AGAIN):
                 layout, places, names = known
                 return Prepared(case=case, packed=packed, layout=layout, expected=None, exact=False, places=places,
                                 kept=kept, image=image, away=away, names=names)  # fmt: skip
@@ -304,6 +307,9 @@ class Reference:
             )
         except values.Unsendable as error:
             raise ProblemTrouble(f"a value of the case {case.spec!r} can't be sent to the runner: {error}") from None
+        known = self._layouts.get(key)
+        if known is not None and self.answers and known[0] != layout:
+            self._moving.add(case.index)  # whoever answers in the one that was assumed shows nothing otherwise
         if len(self._layouts) < 10_000:
             self._layouts[key] = layout, places, names
         return Prepared(
@@ -405,6 +411,7 @@ class Reference:
         except INTERRUPTS:
             raise
         except BaseException as error:  # noqa: BLE001 - it is the author's code, brought to this by an output
+            self.verify(replace(prepared, expected=None))  # or by its input, whatever the output
             return False, f"the check failed on this output: {_said(error)}"
         finally:
             usual_s = self._usual_check_s.get(prepared.case.spec, math.inf)
@@ -470,6 +477,7 @@ class Reference:
             return check(*given)
         finally:
             self.spent.checks_s += time.perf_counter() - began
+            raise_noted()
 
     def explained(self, prepared: Prepared, output: Any, said: str) -> str:
         """What is wrong with an answer to a public test, for its author: what the check `said`, and, unless that names

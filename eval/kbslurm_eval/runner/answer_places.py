@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from kbslurm_eval.shared import values
 from kbslurm_eval.shared.layouts import Layout
 
 
@@ -73,7 +74,7 @@ class AnswerPlaces:
                 return True
             if not alone:
                 return False
-            place.copy_(found.detach())
+            values.fill_tensor(place, found)
             return True
         if not alone and sys.modules["numpy"].may_share_memory(found, self._whole):
             return False

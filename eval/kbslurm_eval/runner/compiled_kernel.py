@@ -69,7 +69,8 @@ class Kernel:
     def served(
         self, words: memoryview, last: int, layout: layouts.Layout, out: memoryview, given: CallArrays
     ) -> tuple[int, int, str]:
-        """Wait for the next token, make the call, and answer it unless it went wrong: the token, status and text."""
+        """Say that it is awake, wait for the next token, make the call, and answer it unless it went wrong: the token,
+        status and text."""
         held = self._held(layout, out, None)
         self._said[0] = b"\0"
         bell = ctypes.c_void_p(_address(words.cast("B")))

@@ -76,9 +76,12 @@ def serve(folder: str) -> int:
                     if _warm_up is not None and words[kind_at] == Kind.CALL and device is None:
                         fault = _warmed_up(_Ahead(made_ahead, told, line, places), places)
                     ahead = _Ahead(made_ahead, told, line, places, fault)  # afresh: it may have changed the others
-                words[awake] = last_ping
-                if ahead is not None and device is None:  # there is nothing left to do but what it is rung for
-                    if places is not None and _waits_itself(call, words, places, ahead):
+                is_alone = ahead is not None and device is None  # there is nothing left to do but what it is rung for
+                waits = is_alone and places is not None and _waits_itself(call, words, places, ahead)
+                if not waits:  # otherwise it says so itself, when it is there
+                    words[awake] = last_ping
+                if is_alone:
+                    if waits and places is not None:
                         last, status, text = call.served(words, last, places.layout, places.out, ahead.data)
                         is_answered = status == Status.OK
                     else:

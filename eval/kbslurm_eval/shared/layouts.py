@@ -166,8 +166,7 @@ def _laid(value: Any, room: Any, where: str, depth: int) -> Any:
     if kind is bool:
         return ["?", room(1)]
     if kind is int:
-        width = max(16, value.bit_length() // 8 + 9)
-        return ["i", room(width), width]
+        return ["i", room(_width(value)), _width(value)]
     if kind is float:
         return ["g", room(8)]
     if kind is complex:
@@ -209,13 +208,17 @@ def _laid(value: Any, room: Any, where: str, depth: int) -> Any:
 def _inside(items: Iterable[Any], where: list[str], room: Any, depth: int) -> list[Any]:
     """Of a whole number with floats beside it another answer may be a float: Python's sum of none is one."""
     has_floats = any(map(_is_float, items))
-    laid = []
-    for item, place in zip(items, where, strict=True):
-        node = _laid(item, room, place, depth + 1)
-        if has_floats and node[0] == "i":
-            node = ["j", room(node[2] + 1), node[2]]
-        laid.append(node)
-    return laid
+    return [
+        ["j", room(_width(item) + 1), _width(item)]
+        if has_floats and type(item) is int
+        else _laid(item, room, place, depth + 1)
+        for item, place in zip(items, where, strict=True)
+    ]
+
+
+def _width(whole: int) -> int:
+    """Bytes for a whole number like this one, and for larger ones."""
+    return max(16, whole.bit_length() // 8 + 9)
 
 
 def _whole_among_floats(numbers: list[Any]) -> list[int] | None:
@@ -424,7 +427,7 @@ def write_torch(node: Any, value: Any, out: memoryview, where: str) -> None:
     if node[4]:
         there = torch.frombuffer(out, dtype=dtype, count=value.numel(), offset=node[3]).reshape(shape)
         if value.device.type != "cpu" or value.data_ptr() != there.data_ptr() or not value.is_contiguous():
-            there.copy_(value.detach())
+            values.fill_tensor(there, value)
 
 
 def tensor_of_number(node: Any, value: Any) -> Any:

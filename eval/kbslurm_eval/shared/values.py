@@ -198,6 +198,15 @@ def copy_tensor(tensor: Any, out: memoryview) -> None:
         torch.frombuffer(out, dtype=torch.uint8, count=flat.numel()).copy_(flat)
 
 
+def fill_tensor(place: Any, value: Any) -> None:
+    """This tensor's numbers into a place, which its own memory may be: then it may be that place in another order."""
+    found = value.detach()
+    try:
+        place.copy_(found)
+    except RuntimeError:  # torch's word for overlapping memory
+        place.copy_(found.clone())
+
+
 def copied(packed: bytes | memoryview) -> Any:
     """A fresh, writable copy of the packed value that shares nothing with others."""
     return unpack(memoryview(bytearray(packed)))
