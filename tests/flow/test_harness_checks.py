@@ -412,3 +412,32 @@ def test_a_check_that_fails_on_an_input_whatever_the_answer_is_its_authors(
     report = ground.judged(tmp_path, told).told
     assert report.verdict == verdict, report.reason
     assert "ZeroDivisionError" in report.reason
+
+
+POOLED = """
+import multiprocessing
+
+
+def generate_input(n, seed):
+    return list(range(n, 0, -1))
+
+
+pool = None
+
+
+def ref_kernel(data):
+    global pool
+    pool = pool or multiprocessing.get_context("fork").Pool(2)
+    return sorted(sum(pool.map(sorted, [data[::2], data[1::2]]), []))
+"""
+
+
+@pytest.mark.parametrize("level", ["1", "2"])
+def test_a_reference_may_have_processes_of_its_own(tmp_path: Path, level: str) -> None:
+    """At level 1 they were stopped and ended as a runner's orphans, and the judge waited for them for ever."""
+    told = ground.manifest(
+        "def custom_kernel(data):\n    return sorted(data)\n", files={"reference.py": POOLED},
+        limits=ground.limits(total_s=40.0),
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told, env={"KBSLURM_EVAL_LEVEL": level}).told
+    assert report.verdict == "passed", report.reason

@@ -468,3 +468,35 @@ def test_as_much_is_asked_for_as_the_references_answer_has_though_that_follows_f
     )  # fmt: skip
     report = ground.judged(tmp_path, told).told
     assert report.verdict == "passed", report.reason
+
+
+SINGLE_NUMBERS = """
+import numpy as np
+
+
+def generate_input(n, seed):
+    return np.random.default_rng(seed).integers(1, 1000, n)
+
+
+def ref_kernel(data):
+    return [x // 2 for x in data], data.max() // 7
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        ("[int(x) // 2 for x in data], int(data.max()) // 7", "passed"),
+        ("[float(int(x) // 2) for x in data], data.max() // 7", "passed"),
+        ("[int(x) / 2 + 0.25 for x in data], int(data.max()) // 7", "wrong"),
+        ("[str(int(x) // 2) for x in data], int(data.max()) // 7", "wrong"),
+        ("[int(x) // 2 for x in data], complex(int(data.max()) // 7, 5)", "wrong"),
+    ],
+)
+def test_numpys_single_numbers_are_what_they_are(tmp_path: Path, answer: str, verdict: str) -> None:
+    """A float was cut to a whole number on its way, and a text read."""
+    told = ground.manifest(
+        f"def custom_kernel(data):\n    return {answer}\n", files={"reference.py": SINGLE_NUMBERS}, tests=CASES,
+        benchmarks=CASES, mode="test",
+    )  # fmt: skip
+    assert ground.judged(tmp_path, told).told.verdict == verdict

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kbslurm_eval.judge.call_checks import Answer, CallChecks
+from kbslurm_eval.judge.check_mark import CheckMark
 from kbslurm_eval.judge.reference import Case, Prepared, Reference
 from kbslurm_eval.shared import layouts
 
@@ -26,7 +27,10 @@ def test_it_is_asked_until_it_is_told(monkeypatch: pytest.MonkeyPatch, found: in
     monkeypatch.setattr(Reference, "check", lambda *_, **__: (True, ""))
     monkeypatch.setattr(Reference, "margin", margin)
     results = SimpleNamespace(facts={}, checked=0)
-    calls = CallChecks(SimpleNamespace(reference=reference, results=results))  # type: ignore[arg-type]
+    run = SimpleNamespace(
+        reference=reference, results=results, manifest=SimpleNamespace(config={}), check_mark=CheckMark()
+    )
+    calls = CallChecks(run)  # type: ignore[arg-type]
     layout = layouts.Layout.of(1.0)
     one = Prepared(case=Case(index=0, params={}), packed=b"", layout=layout, expected=None, exact=False)
     for _ in range(3):

@@ -241,3 +241,19 @@ def test_nothing_in_the_place_of_a_time_or_of_a_number_that_is_written_out_is_fi
     value: Any, expected: Any, right: bool
 ) -> None:
     assert (finite(value) or finite_where(value, expected)) is right
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "said"),
+    [
+        (np.array([(1 << 60) + 1]), np.array([1 << 60]), ""),
+        (np.array([(1 << 60) + 100]), np.array([1 << 60]), "1 of 1"),
+        (np.array([-(1 << 63)]), np.array([(1 << 63) - 1]), "1 of 1"),
+        (np.array([127, 5], "i1"), np.array([-128, 6], "i1"), "1 of 2"),
+        (np.array([0], "u8"), np.array([(1 << 64) - 1], "u8"), "1 of 1"),
+        (np.array([2], "u8"), np.array([3], "u8"), ""),
+    ],
+)
+def test_whole_numbers_within_a_tolerance_are_compared_in_all_their_bits(value: Any, expected: Any, said: str) -> None:
+    found = difference(value, expected, Tolerance(atol=1.0))
+    assert (said in found) if said else not found, found

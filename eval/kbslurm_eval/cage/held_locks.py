@@ -43,14 +43,17 @@ def _many_there_are() -> bool:
 def _held_by(pids: Iterable[int]) -> int:
     """How many of them these processes hold. A descriptor shows those that were made by way of its own open file, and
     so does each copy of it."""
-    seen = set[bytes]()
+    seen, alike = set[bytes](), 0
     for pid in pids:
         with contextlib.suppress(OSError):
             for fd in os.listdir(f"/proc/{pid}/fdinfo"):
                 with contextlib.suppress(OSError), open(f"/proc/{pid}/fdinfo/{fd}", "rb") as file:
                     for line in file:
                         if line.startswith(b"lock:"):
-                            seen.add(line.split(b" ", 1)[1])  # without its number there
-                            if len(seen) > MOST:
-                                return len(seen)
-    return len(seen)
+                            told = line.split(b" ", 1)[1]  # without its number there
+                            if told.startswith(b"FLOCK"):  # of a whole file: each open one may have its own, all alike
+                                alike += 1
+                            seen.add(told)
+                            if len(seen) + alike > MOST:
+                                return len(seen) + alike
+    return len(seen) + alike

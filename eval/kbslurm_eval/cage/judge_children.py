@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Iterator
 
 from kbslurm_eval.cage.processes import children_of, descendants_of, has_ended, send_signal
 
@@ -34,6 +35,17 @@ def orphans_now() -> list[int]:
     for pid in LAUNCH_OF_ORPHAN.keys() - set(found):
         del LAUNCH_OF_ORPHAN[pid]
     return found
+
+
+@contextlib.contextmanager
+def own_processes() -> Iterator[None]:
+    """What is started in here is the judge's: the problem's code may have processes of its own, and whatever belongs to
+    a runner is stopped meanwhile."""
+    before = set(children_of(os.getpid()))
+    try:
+        yield
+    finally:
+        OWN_CHILDREN.update(set(children_of(os.getpid())) - before)
 
 
 def orphans_of(launch: int) -> list[int]:

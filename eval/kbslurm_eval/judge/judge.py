@@ -18,11 +18,12 @@ import time
 import traceback
 import types
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbslurm_eval.cage import seen_inside, user_counts
+from kbslurm_eval.cage.judge_children import own_processes
 from kbslurm_eval.cage.runners import CantStart, Runners
 from kbslurm_eval.judge import finals
 from kbslurm_eval.judge.builds import Builds
@@ -178,6 +179,7 @@ class Judge:
             no_device=exclusive,
             memory=memory,
             mark=self._run.check_mark,
+            around=own_processes if self._run.runners.bare else nullcontext,
         )
 
     def _phase(self, name: PhaseName) -> Rejected | None:

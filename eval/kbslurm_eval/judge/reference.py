@@ -22,6 +22,7 @@ import sys
 import time
 import types
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -160,6 +161,7 @@ class Reference:
         keeps: bool = True,
         memory: DeviceMemory | None = None,
         mark: CheckMark | None = None,
+        around: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """With `no_device` the problem's own code doesn't use the device, which belongs to the submission alone. With
         `keeps` large inputs that are the same under every seed are made once. `memory`: the judge's on the device.
@@ -171,6 +173,7 @@ class Reference:
         self._layouts: dict[tuple[int, bytes], tuple[layouts.Layout, destinations.Places, returned_answers.Names]] = {}
         self._has_places = manifest.lang == "py" and compiled is None and not self._open
         self._moving: set[int] = set()
+        self._around = around  # what the problem's own code runs in
         self._usual_check_s: dict[str, float] = {}
         self._cases = [*manifest.tests, *manifest.benchmarks, *manifest.hidden]
         self._answers_something: bool | None = None
@@ -242,7 +245,8 @@ class Reference:
         _seed_all(seed if seed is not None else own & 0x7FFFFFFF if isinstance(own, int) else case.index)
         began = time.perf_counter()
         try:
-            return self._generate(**params)
+            with self._around():
+                return self._generate(**params)
         except INTERRUPTS:
             raise
         except BaseException as error:  # noqa: BLE001 - it is the author's code
@@ -266,7 +270,7 @@ class Reference:
             return None
         began = time.perf_counter()
         try:
-            with self._mark.lifted():
+            with self._mark.lifted(), self._around():
                 return self._answer(data)
         except INTERRUPTS:
             raise
@@ -450,8 +454,9 @@ class Reference:
             top = output_checks.largest(self._seen(output))
             if top < output_checks.FAR_TOO_LARGE:
                 return False
-            expected = self.answer(prepared) if prepared.expected is None else prepared.expected
-            return output_checks.largest(self._seen(expected)) * output_checks.BESIDE < top
+            expected = self._seen(self.answer(prepared) if prepared.expected is None else prepared.expected)
+            # where it has infinities (a mask), the largest finite number may stand for one
+            return output_checks.finite(expected) and output_checks.largest(expected) * output_checks.BESIDE < top
         except ProblemTrouble:
             raise
         except Exception:  # noqa: BLE001 - of whatever library
@@ -474,7 +479,8 @@ class Reference:
     def _timed(self, check: Callable[..., Any], *given: Any) -> Any:
         began = time.perf_counter()
         try:
-            return check(*given)
+            with self._around():
+                return check(*given)
         finally:
             self.spent.checks_s += time.perf_counter() - began
             raise_noted()

@@ -344,7 +344,8 @@ def _write_leaf(node: Any, value: Any, out: memoryview, where: str) -> None:
             case "s":
                 np = imported("numpy")
 
-                np.ndarray((), node[1], out, node[2])[()] = value
+                dtype = np.dtype(node[1])
+                np.ndarray((), dtype, out, node[2])[()] = _number_for(dtype.kind, value, where)
             case "a":
                 is_one = isinstance(value, array.array) and value.typecode == node[1]
                 fit(is_one, f"{where} isn't an array of {node[1]!r}")
@@ -359,6 +360,21 @@ def _write_leaf(node: Any, value: Any, out: memoryview, where: str) -> None:
                 out[node[1] + 8 : node[1] + 8 + len(blob)] = blob
     except (TypeError, ValueError, OverflowError, struct.error) as error:
         raise Misfit(f"{where} is a {type(value).__name__} that doesn't fit: {error}") from None
+
+
+def _number_for(kind: str, value: Any, where: str) -> Any:
+    """What numpy may make one of its single numbers of: it would cut a float to a whole number, and read a text."""
+    match kind:
+        case "i" | "u":
+            return _whole(value)
+        case "b":
+            fit(_is_bool(value), f"{where} isn't a bool")
+        case "f" | "c":
+            fit(not isinstance(value, str | bytes), f"{where} is a {type(value).__name__}; a number was expected")
+            fit(kind == "c" or not isinstance(value, complex), f"{where} is a complex number; a real one was expected")
+        case _:
+            pass
+    return value
 
 
 def _is_bool(value: Any) -> bool:
