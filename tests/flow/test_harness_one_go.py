@@ -490,10 +490,14 @@ def test_compiled_code_waits_for_its_calls_itself(tmp_path: Path, changed: dict[
     6 µs."""
     report = judged(tmp_path, WHO_RANG, lang="cu", entry="submission.cu", **changed)
     assert report.verdict == "passed", report.reason
-    assert set(filter(None, report.log.splitlines())) == {"1 frames"}
+    lines = {
+        line for line in report.log.splitlines() if line and not line.startswith("[")
+    }  # a busy machine is remarked
+    assert lines == {"1 frames"}
 
 
-MACROS = "".join(f"#define {name} 4\n" for name in ("last", "words", "token", "code", "spins", "said", "cap"))
+NAMES = ("last", "words", "token", "code", "spins", "said", "cap", "told", "pinged", "ready", "at", "mark")
+MACROS = "".join(f"#define {name} 4\n" for name in NAMES)
 
 
 @needs(GXX)

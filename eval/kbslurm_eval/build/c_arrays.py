@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 SAID_CAP = 2000
+BACK = -2  # what `kb_serve` returns where the next message isn't one more call like the last
 
 BOOL, U8, I8, I16, U16, I32, U32, I64, U64, F16, BF16, F32, F64, C64, C128, OTHER = range(1, 17)
 OF_ARRAY = {"b": I8, "B": U8, "h": I16, "H": U16, "i": I32, "I": U32, "l": I64, "L": U64, "q": I64, "Q": U64,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kbslurm_eval.build.c_arrays import BACK
 from kbslurm_eval.shared import runner_link
 
 HEADER = r"""
@@ -343,26 +344,50 @@ extern "C" int kb_warms() {{ return 0; }}
 """
 # Waiting for a call and answering it is everybody's, so that nobody gains by doing it faster than the runner. In front
 # of the submission, whose macros are its own affair.
+_SAME = ("KIND", "SIZE", "LAYOUT", "OUT_SIZE", "AHEAD")  # words that say what a call is
 _SERVE = f"""
 #include <atomic>
 #include <sched.h>
 extern "C" int kb_call(const kb_array *, int, kb_array *, int, char *, int);
+extern "C" int kb_warm(const kb_array *, int, kb_array *, int, char *, int);
+// One call after another, as long as they are alike: what interprets the runner's loop would leave the caches full of
+// itself in between. A child that the submission forked (mark) answers nothing for its parent.
 extern "C" int kb_serve(volatile unsigned long long *words, unsigned long long last, const kb_array *in, int inputs,
                         kb_array *out, int outputs, char *said, int cap, unsigned long long *token,
                         const volatile char *mark) {{
-  words[{runner_link.AWAKE // 8}] = words[{runner_link.PING // 8}];  // the clock starts when this is seen
-  for (int spins = 0; words[{runner_link.GO // 8}] == last; spins = (spins + 1) & 4095)
-    if (spins == 4095) sched_yield();
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  *token = words[{runner_link.GO // 8}];  // once more: it may come byte by byte
-  const int code = kb_call(in, inputs, out, outputs, said, cap);
-  if (code == 0 && !*mark) return -1;  // a child that the submission forked: it doesn't answer for its parent
-  if (code == 0) {{
-    words[{runner_link.STATUS // 8}] = 0;
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    words[{runner_link.DONE // 8}] = *token;
+  static const int at[] = {{{", ".join(str(getattr(runner_link, name) // 8) for name in _SAME)}}};
+  unsigned long long told[{len(_SAME)}], pinged = words[{runner_link.PING // 8}];
+  for (int n = 0; n < {len(_SAME)}; ++n) told[n] = words[at[n]];
+  bool ready = true;
+  words[{runner_link.AWAKE // 8}] = pinged;  // the clock starts when this is seen
+  for (int spins = 0;; spins = (spins + 1) & 4095) {{
+    if (words[{runner_link.GO // 8}] != last) {{
+      if (!ready) return {BACK};
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+      *token = last = words[{runner_link.GO // 8}];  // once more: it may come byte by byte
+      said[0] = 0;
+      const int code = kb_call(in, inputs, out, outputs, said, cap);
+      if (!*mark) return code > 0 ? code : -1;
+      if (code != 0) return code;
+      words[{runner_link.STATUS // 8}] = 0;
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+      words[{runner_link.DONE // 8}] = last;
+      ready = false;
+    }} else if (words[{runner_link.PING // 8}] != pinged) {{
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+      for (int n = 0; n < {len(_SAME)}; ++n)
+        if (told[n] != words[at[n]]) return {BACK};
+      said[0] = 0;
+      const int code = kb_warm(in, inputs, out, outputs, said, cap);
+      if (!*mark) return code > 0 ? code : -1;
+      if (code != 0) return {BACK};  // it is called once more there, and what it says is told
+      pinged = words[{runner_link.PING // 8}];
+      words[{runner_link.AWAKE // 8}] = pinged;
+      ready = true;
+    }} else if (spins == 4095) {{
+      sched_yield();
+    }}
   }}
-  return code;
 }}
 """
 _CALL = """

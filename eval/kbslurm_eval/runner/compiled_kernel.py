@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kbslurm_eval.build.c_arrays import (
+    BACK,
     BOOL,
     C128,
     F64,
@@ -69,8 +70,8 @@ class Kernel:
     def served(
         self, words: memoryview, last: int, layout: layouts.Layout, out: memoryview, given: CallArrays
     ) -> tuple[int, int, str]:
-        """Say that it is awake, wait for the next token, make the call, and answer it unless it went wrong: the token,
-        status and text."""
+        """Say that it is awake, wait for the next token, make the call and answer it, and so on while calls are alike:
+        the last token, and status and text where a call went wrong, which isn't answered."""
         held = self._held(layout, out, None)
         self._said[0] = b"\0"
         bell = ctypes.c_void_p(_address(words.cast("B")))
@@ -87,6 +88,8 @@ class Kernel:
             token,
             self._mark,
         )
+        if code == BACK and not forked.is_child():
+            return self._token.value, Status.OK, ""
         return (self._token.value, *self._ended(code, held, out, None))
 
     def _ended(self, code: int, held: CallArrays, out: memoryview, side: device_arrays.Side | None) -> tuple[int, str]:

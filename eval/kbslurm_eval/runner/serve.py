@@ -83,7 +83,7 @@ def serve(folder: str) -> int:
                 if is_alone:
                     if waits and places is not None:
                         last, status, text = call.served(words, last, places.layout, places.out, ahead.data)
-                        is_answered = status == Status.OK
+                        is_answered, last_ping = status == Status.OK, words[awake]
                     else:
                         last, is_answered = _rung(words, last), False
                         status, text = (Status.OK, "") if places is None else _called(call, places, ahead.view, ahead)
