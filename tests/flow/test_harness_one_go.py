@@ -490,10 +490,8 @@ def test_compiled_code_waits_for_its_calls_itself(tmp_path: Path, changed: dict[
     6 µs."""
     report = judged(tmp_path, WHO_RANG, lang="cu", entry="submission.cu", **changed)
     assert report.verdict == "passed", report.reason
-    lines = {
-        line for line in report.log.splitlines() if line and not line.startswith("[")
-    }  # a busy machine is remarked
-    assert lines == {"1 frames"}
+    lines = filter(None, report.log.splitlines())
+    assert {line for line in lines if not line.startswith("[")} == {"1 frames"}, "but for the judge's own remarks"
 
 
 NAMES = ("last", "words", "token", "code", "spins", "said", "cap", "told", "pinged", "ready", "at", "mark")
