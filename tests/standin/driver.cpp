@@ -177,9 +177,9 @@ Piece *piece_of(int fd, bool ours) {
 }
 void forget_the_dead() {  // what a process had is free when it has ended
   for (auto &p : pieces) {
-    struct flock lock {};
-    lock.l_type = F_WRLCK;
-    if (p.second->ours && !fcntl(p.second->fd, F_OFD_GETLK, &lock) && lock.l_type == F_UNLCK) p.second->tail->used = 0;
+    if (!p.second->ours || flock(p.second->fd, LOCK_EX | LOCK_NB)) continue;
+    p.second->tail->used = 0;
+    flock(p.second->fd, LOCK_UN);
   }
 }
 uint64_t used() {
@@ -358,9 +358,7 @@ R cuMemImportFromShareableHandle(uint64_t *handle, void *fd, int kind) {
   const int mine = open(("/proc/self/fd/" + std::to_string(number)).c_str(), O_RDWR | O_CLOEXEC);
   Piece *found = piece_of(mine >= 0 ? mine : fcntl(number, F_DUPFD_CLOEXEC, 0), false);
   if (!found) return 1;
-  struct flock told {};
-  told.l_type = F_WRLCK;
-  fcntl(found->fd, F_OFD_SETLK, &told);  // let go when this process ends
+  flock(found->fd, LOCK_SH | LOCK_NB);  // let go when this process ends
   pieces[*handle = next_handle++] = found;
   return 0;
 }
