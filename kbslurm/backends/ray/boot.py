@@ -39,6 +39,7 @@ def boot(name: str, place: str, url: str, key_file: str) -> int:
                     break
             why = "its answer was cut short"
         except urllib.error.HTTPError as error:
+            error.close()
             if error.code < 500 and error.code not in (408, 429):
                 return failed(f"the service refused this node (status {error.code}); is the key in {key_file} its own?")
             why = f"it answered with status {error.code}"
