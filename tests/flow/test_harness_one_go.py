@@ -102,7 +102,7 @@ def test_short_calls_are_made_in_one_go_each_with_its_own_data_and_check(tmp_pat
         assert one.baseline is not None
         assert len(one.own.calls_ns) == len(one.baseline.calls_ns) == 20, "as many count as were asked for"
     assert report.host["calls_checked"] == 2 * 2 * (2 + 9 + 9 + 5), "every call of every go"
-    lines = report.log.split()
+    lines = [line for line in report.log.splitlines() if line[:1] != "["]  # but for the judge's own remarks
     assert len(lines) == len(set(lines)) == 2 * (2 + 9 + 9 + 5), "an input came twice"
 
 
@@ -122,7 +122,7 @@ def test_others_are_made_one_by_one(tmp_path: Path, changed: dict[str, Any]) -> 
     report = judged(tmp_path, HONEST, **changed)
     assert report.verdict == "passed", report.reason
     assert in_one_go(report) == 1
-    assert len(report.samples[0].own.calls_ns) == (20 if "pace_s" not in changed else 8)
+    assert len(report.samples[0].own.calls_ns) in ([20] if "pace_s" not in changed else [7, 8])  # half a second's
 
 
 @pytest.mark.parametrize("changed", [{"pace_s": 0.01}, {"n": 4_000}], ids=["a plain reference", "the largest"])
@@ -541,7 +541,7 @@ COPIED = "        return all(os.preadv(self.out, [piece], at)"
 LOOKED_AT = "    return [(at, os.pread(fd, size, at))"
 WRITTEN = (
     "            os.pwrite(end.input, whole, 0)\n",
-    "            os.pwrite(end.input, told.whole, 0)\n",
+    "        os.pwrite(end.input, told.whole, 0)\n",
     "                os.pwrite(end.input, payload, 0)\n",
 )
 
