@@ -179,7 +179,9 @@ class CallPlan:
         large one only where making its arrays is more than a hundredth of a call."""
         if not isinstance(self._run.reference, Reference):
             return self._are_steady(name, case, prepared)
-        if len(prepared.packed) > LATE_CAP and (answer_s > DECODING_SHOWS_S or len(prepared.packed) > AHEAD_CAP):
+        if len(prepared.packed) > AHEAD_CAP:
+            return False
+        if len(prepared.packed) > LATE_CAP and not self._is_short(prepared, answer_s, DECODING_SHOWS_S):
             return False
         other = self._run.reference.prepare(case, self._run.seed(name, case, "pace", "another"))
         head = bytes(prepared.payload().parts[0][1])
