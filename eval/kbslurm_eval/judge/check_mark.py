@@ -56,9 +56,7 @@ class CheckMark:
                 self._set(True)
 
     def close(self) -> None:
-        """There is nothing more to look at."""
-        if self._fd >= 0 and self._path is not None:
-            self._path.unlink(missing_ok=True)
+        """There is nothing more to look at. The file stays: its room on a full disk would be another one's."""
         self._lose()
 
     def _set(self, stands: bool) -> None:
