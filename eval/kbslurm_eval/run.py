@@ -148,6 +148,7 @@ def judge(
     import signal
 
     from kbslurm_eval.cage import kernel, seen_inside
+    from kbslurm_eval.judge import check_mark
     from kbslurm_eval.judge.heartbeat import put_file
     from kbslurm_eval.judge.judge import Judge
     from kbslurm_eval.shared import wire
@@ -174,6 +175,7 @@ def judge(
         put_file(out / "report.json", wire.seal(report, secret))
     except OSError as error:
         raise CantWrite(f"the report can't be written: {error}") from None
+    (out / check_mark.NAME).unlink(missing_ok=True)
     return report
 
 

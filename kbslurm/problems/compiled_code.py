@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kbslurm.errors import Invalid
-from kbslurm.problems.python_code import Function
+from kbslurm.problems.python_code import BYTE_ORDER_MARK, Function
 from kbslurm_eval.build.cpp_signatures import function_parameters
 
 SUBMISSION_SUFFIXES = (".cu", ".cuh", ".cpp", ".hip")
@@ -23,9 +23,9 @@ ANSWERS = ("ref_kernel", "reference")
 _TYPES = re.compile(r"\busing\s+input_t\b|\btypedef\b[^;]*\binput_t\s*;|\b(?:struct|class)\s+input_t\b")
 _REPORTER = re.compile(r"\b(?:class|struct)\s+TestReporter\b")
 _MAIN = re.compile(r"^[ \t]*(?:int|auto)\s+main\s*\(", re.MULTILINE)
-_CASES = re.compile(r"^\ufeff?[ \t]*//[ \t]*(TESTS|BENCHMARKS|HIDDEN)[ \t]*=[ \t]*(\[.*\])[ \t\r]*$", re.MULTILINE)
-_BASELINE = re.compile(r'^\ufeff?[ \t]*//[ \t]*BASELINE[ \t]*=[ \t]*"?([^"\n]*?)"?[ \t\r]*$', re.MULTILINE)
-_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
+_CASES = re.compile(r"^\ufeff?[ \t]*//\s*(TESTS|BENCHMARKS|HIDDEN)\s*=\s*(\[.*\])\s*$", re.MULTILINE)
+_BASELINE = re.compile(r'^\ufeff?[ \t]*//\s*BASELINE\s*=\s*"?([^"\n]*?)"?\s*$', re.MULTILINE)
+_ONCE = re.compile(r"^[ \t]*#\s*pragma\s+once\b", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ def has_main(text: str) -> bool:
 
 def included_once(text: str) -> str:
     """The text, made safe to include twice: by a submission and by the code around it."""
-    bare = text.removeprefix("\ufeff")  # compilers skip a byte order mark at the start only
+    bare = text.removeprefix(BYTE_ORDER_MARK)  # compilers skip a byte order mark at the start only
     return text if _ONCE.search(bare) else f"#pragma once\n#line 1\n{bare}"
 
 

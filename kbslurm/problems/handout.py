@@ -14,13 +14,13 @@ from typing import Any
 
 from kbslurm.domain.problem import Problem
 from kbslurm.errors import Invalid
-from kbslurm.problems.python_code import parsed_code
+from kbslurm.problems.python_code import BYTE_ORDER_MARK, parsed_code
 from kbslurm_eval.shared import recorded
 from kbslurm_eval.shared.wire import Budget, Build, Params
 
 HIDDEN = "HIDDEN"
 # As the loader reads them, which may be over lines.
-_COMMENTED = re.compile(r"^([ \t]*//[ \t]*)HIDDEN[ \t]*=(?:\s*\[.*\])?.*$", re.MULTILINE)
+_COMMENTED = re.compile(r"^([ \t]*//\s*)HIDDEN\s*=(?:\s*\[.*\])?.*$", re.MULTILINE)
 
 
 def handout(problem: Problem, *, reference: bool) -> Problem:
@@ -98,6 +98,8 @@ def _without_hidden(name: str, text: str) -> str:
 
 def _unhidden(text: str) -> str:
     """A text without the hidden cases that a reference in one file lists; every other line stays where it was."""
+    if text.startswith(BYTE_ORDER_MARK):  # places are counted from behind it
+        return BYTE_ORDER_MARK + _unhidden(text.removeprefix(BYTE_ORDER_MARK))
     text = _COMMENTED.sub(lambda found: f"{found[1]}HIDDEN = []" + "\n" * found[0][len(found[1]) :].count("\n"), text)
     if HIDDEN not in text:
         return text

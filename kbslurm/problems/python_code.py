@@ -15,6 +15,7 @@ from typing import Any
 
 from kbslurm.errors import Invalid
 
+BYTE_ORDER_MARK = "\ufeff"  # which editors put before a text, and Python and compilers skip in a file
 DATA_NAMES = frozenset({"data", "input", "inputs", "input_data", "inp"})
 OUTPUT_NAMES = frozenset({"output", "out", "outputs", "submission_output", "submitted", "received", "actual", "got"})
 REFERENCE_NAMES = frozenset({"reference", "ref", "expected", "reference_output", "expected_output", "want"})
@@ -121,7 +122,7 @@ def parsed_code(text: str, file: Path, name: str) -> Code:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings about odd escapes in a problem's strings don't concern us
-            return Code(file=file, name=name, tree=ast.parse(text.removeprefix("\ufeff"), filename=str(file)))
+            return Code(file=file, name=name, tree=ast.parse(text.removeprefix(BYTE_ORDER_MARK), filename=str(file)))
     except SyntaxError as error:
         raise Invalid(f"not valid Python: {error.msg}", file=file, line=error.lineno) from None
     except (ValueError, RecursionError, MemoryError) as error:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from kbslurm_eval.cage.processes import mapped_bytes
+from kbslurm_eval.cage.rationed import Rationed
 
-SHARE = 0.1  # of the time since a look that such looks may take
-LEAST_NS = 10_000_000  # and so long between two in any case
 MOST = 20_000  # files and folders, each of which takes a kilobyte of the kernel's memory besides
 BLOCK, SMALL = 512, 1 << 20
 TOO_MANY = f"the submission keeps more than {MOST:,} files"
@@ -22,7 +20,7 @@ class HeldFiles:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
-        self._held = self._next_ns = 0
+        self._held, self._looks = 0, Rationed()
         self._device = 0 if folder is None else folder.stat().st_dev
         self.too_many = False
 
@@ -33,16 +31,14 @@ class HeldFiles:
 
     def now(self, pids: Iterable[int]) -> int:
         """All of it in bytes, as of the last look."""
-        return self._held if time.monotonic_ns() < self._next_ns else self.seen(pids)
+        return self.seen(pids) if self._looks.is_due else self._held
 
     def seen(self, pids: Iterable[int]) -> int:
         """All of it in bytes, now."""
         if self._folder is None:
             return 0
-        began = time.monotonic_ns()
-        self._held = self._below(self._folder) + self._removed(pids)
-        took = time.monotonic_ns() - began
-        self._next_ns = began + took + max(LEAST_NS, int(took / SHARE))
+        with self._looks.look():
+            self._held = self._below(self._folder) + self._removed(pids)
         return self._held
 
     def _below(self, folder: Path) -> int:

@@ -5,29 +5,27 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Iterable
+
+from kbslurm_eval.cage.rationed import Rationed
 
 MOST = 1_000
 TOO_MANY = f"the submission holds more than {MOST:,} locks on ranges of files"
 LINE = 40  # bytes of a lock in /proc/locks, at least
-SHARE = 0.1  # of the time since a look that such looks may take
-LEAST_NS = 10_000_000  # and so long between two in any case
 
 
 class HeldLocks:
     """Whether one runner holds too many, as of the last look."""
 
     def __init__(self) -> None:
-        self._next_ns = 0
+        self._looks = Rationed()
         self.too_many = False
 
     def look(self, pids: Iterable[int]) -> bool:
         """Whether these processes hold more than anybody needs, together."""
-        if not self.too_many and (began := time.monotonic_ns()) >= self._next_ns:
-            self.too_many = _many_there_are() and _held_by(pids) > MOST
-            took = time.monotonic_ns() - began
-            self._next_ns = began + took + max(LEAST_NS, int(took / SHARE))
+        if not self.too_many and self._looks.is_due:
+            with self._looks.look():
+                self.too_many = _many_there_are() and _held_by(pids) > MOST
         return self.too_many
 
 

@@ -12,6 +12,7 @@ from kbslurm_eval.cage.processes import children_of, descendants_of, has_ended, 
 LAUNCH_OF_ORPHAN: dict[int, int] = {}  # orphans, and the first process of the launch that they came from
 # the first processes of runners without a PID namespace, and processes of the judge's own
 OWN_CHILDREN: set[int] = set()
+_ADOPTED: set[int] = set()  # those of them that the problem's code has started
 
 
 def own_process(pid: int) -> None:
@@ -45,7 +46,11 @@ def own_processes() -> Iterator[None]:
     try:
         yield
     finally:
-        OWN_CHILDREN.update(set(children_of(os.getpid())) - before)
+        there = set(children_of(os.getpid()))
+        OWN_CHILDREN.difference_update(_ADOPTED - there)  # a number of one that is gone may be an orphan's next
+        _ADOPTED.intersection_update(there)
+        _ADOPTED.update(there - before)
+        OWN_CHILDREN.update(_ADOPTED)
 
 
 def orphans_of(launch: int) -> list[int]:

@@ -176,14 +176,15 @@ class ProcessPages:
 
     def stop_if_it_goes_on(self, pid: int) -> bool:
         """Stop it if it is known, and neither stopped nor gone: its number may be another one's by then."""
-        fd = self._known.get(pid)
-        if fd is None:
+        fd, both = self._known.get(pid), self._held.get((pid, str(pid)))
+        if fd is None and both is None:
             return False
-        both = self._held.get((pid, str(pid)))
         try:
             state = state_of(pid).encode() if both is None else _state_in(os.pread(both[0], STAT_SIZE, 0))
             if state in STOPPED:
                 return False
+            if fd is None:  # a kernel without, or one too many
+                return send_signal(pid, signal.SIGSTOP)
             signal.pidfd_send_signal(fd, signal.SIGSTOP)
         except OSError:
             return False

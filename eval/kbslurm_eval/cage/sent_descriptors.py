@@ -5,28 +5,26 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Iterable
+
+from kbslurm_eval.cage.rationed import Rationed
 
 MOST = 32  # Python's own way of handing one on takes each at once
 TOO_MANY = f"the submission has more than {MOST} open files on their way through sockets"
-SHARE = 0.1  # of the time since a look that such looks may take
-LEAST_NS = 10_000_000  # and so long between two in any case
 
 
 class SentDescriptors:
     """Whether one runner has too many of them, as of the last look."""
 
     def __init__(self) -> None:
-        self._next_ns = 0
+        self._looks = Rationed()
         self.too_many = False
 
     def look(self, pids: Iterable[int]) -> bool:
         """Whether these processes' sockets hold more than anybody needs, together."""
-        if not self.too_many and (began := time.monotonic_ns()) >= self._next_ns:
-            self.too_many = sum(map(_sent_by, pids)) > MOST
-            took = time.monotonic_ns() - began
-            self._next_ns = began + took + max(LEAST_NS, int(took / SHARE))
+        if not self.too_many and self._looks.is_due:
+            with self._looks.look():
+                self.too_many = sum(map(_sent_by, pids)) > MOST
         return self.too_many
 
 

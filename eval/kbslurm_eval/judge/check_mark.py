@@ -56,7 +56,8 @@ class CheckMark:
                 self._set(True)
 
     def close(self) -> None:
-        """There is nothing more to look at. The file stays: its room on a full disk would be another one's."""
+        """There is nothing more to look at. The file goes once there is a report: on a full disk, what its room lets
+        through is a part of what comes next."""
         self._lose()
 
     def _set(self, stands: bool) -> None:

@@ -3,8 +3,7 @@
 # group: timing
 # catalogue: T18
 # tries: have a child that keeps waking its parent while the judge wants it stopped
-# verdict: violation error
-# why several: violation where it is seen running, error where it ended while it was being stopped
+# verdict: passed
 # race: yes
 # works s: 0.02
 import os
@@ -15,7 +14,10 @@ _me = os.getpid()
 for _ in range(3):
     if os.fork() == 0:
         while True:
-            os.kill(_me, signal.SIGCONT)
+            try:
+                os.kill(_me, signal.SIGCONT)
+            except OSError:  # nobody in there may send this one
+                pass
 
 
 def custom_kernel(data):
