@@ -114,7 +114,9 @@ def test_a_notebook_goes_from_an_invitation_to_a_rank(
 def test_a_rejected_cell_says_what_is_wrong(signed_in: ServedApi, tmp_path: Path) -> None:
     wrong = WRONG.decode()
     book = cells(
-        "%load_ext kbslurm", f"%%try {TRANSPOSE} --mode test\n{wrong}", f"%%submit transpose -g H100 -m test\n{wrong}"
+        "%load_ext kbslurm",
+        f"%%try {shlex.quote(str(TRANSPOSE))} --mode test\n{wrong}",
+        f"%%submit transpose -g H100 -m test\n{wrong}",
     )
     with working(signed_in, tmp_path):
         _, tried, submitted = ran(book, tmp_path)
