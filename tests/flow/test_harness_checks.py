@@ -441,3 +441,12 @@ def test_a_reference_may_have_processes_of_its_own(tmp_path: Path, level: str) -
     )  # fmt: skip
     report = ground.judged(tmp_path, told, env={"KBSLURM_EVAL_LEVEL": level}).told
     assert report.verdict == "passed", report.reason
+
+
+def test_a_judge_ends_though_the_problem_left_a_thread(tmp_path: Path) -> None:
+    """It had its report, and held its job and its GPU until the time limit."""
+    thread = "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()\n"
+    began = time.monotonic()
+    report = judged(tmp_path, RIGHT, thread + ground.SORTING)
+    assert report.verdict == "passed", report.reason
+    assert time.monotonic() - began < 45

@@ -45,6 +45,28 @@ def custom_kernel(data):
 """
 
 
+PERMUTATION = """
+import random
+
+
+def generate_input(n, seed):
+    return random.Random(seed).sample(range(n), n)
+
+
+def ref_kernel(data):
+    return data[::-1]
+
+
+def check_implementation(data, output):
+    seen = bytearray(max(output) + 1)
+    for one in output:
+        seen[one] = 1
+    return len(output) == len(data) and all(seen[one] for one in data), "no permutation"
+"""
+REVERSED = "def custom_kernel(data):\n    return data[::-1]\n"
+FAR_AWAY = "def custom_kernel(data):\n    return [2_000_000_000, *data[1:]]\n"
+
+
 @pytest.fixture
 def group() -> Iterator[Path]:
     """A control group of one's own."""
@@ -410,3 +432,18 @@ def test_files_on_their_way_through_sockets_are_in_nobodys_list_and_not_allowed(
     report = ground.judged(tmp_path, ground.manifest(SENT, mode="test"), env={"KBSLURM_EVAL_LEVEL": level}).told
     assert report.verdict == "memory", report.reason
     assert "on their way through sockets" in report.reason
+
+
+def test_an_answer_that_makes_a_check_allocate_without_bound_is_wrong(tmp_path: Path, group: Path) -> None:
+    """The kernel ended the judge: machine trouble, so a free retry at will."""
+    files = {"reference.py": PERMUTATION}
+    right = ground.manifest(REVERSED, mode="test", files=files, tests=[{"n": 40, "seed": 1}])
+    (tmp_path / "right").mkdir()
+    assert judged_within(group, 700, tmp_path / "right", right, 2).report.verdict == "passed"
+    outcome = judged_within(
+        group, 700, tmp_path, ground.manifest(FAR_AWAY, mode="test", files=files, tests=[{"n": 40, "seed": 1}]), 2
+    )
+    assert killed(group) == 0, outcome.stderr
+    assert outcome.report is not None, outcome.stderr
+    assert outcome.report.verdict == "wrong", outcome.report.reason
+    assert "MemoryError" in outcome.report.reason, outcome.report.reason

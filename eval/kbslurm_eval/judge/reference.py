@@ -30,6 +30,7 @@ from kbslurm_eval.device import cuda_on_cpu, driver
 from kbslurm_eval.judge import answer_kinds, counted_work, first_wrong, output_checks, returned_answers
 from kbslurm_eval.judge.buffers import BUFFERS
 from kbslurm_eval.judge.check_mark import CheckMark
+from kbslurm_eval.judge.check_memory import CheckMemory
 from kbslurm_eval.judge.interrupts import INTERRUPTS, raise_noted
 from kbslurm_eval.judge.kept_inputs import KeptInput
 from kbslurm_eval.shared import claimed_layout, destinations, layouts, recorded, values
@@ -168,6 +169,7 @@ class Reference:
         `mark`: stands while an answer is looked at."""
         self._memory = memory
         self._mark = mark or CheckMark()
+        self._memory_of_checks = CheckMemory()
         self._one_file = manifest.style == "one-file"
         self._open = manifest.config.get("outputs") == "check"
         self._layouts: dict[tuple[int, bytes], tuple[layouts.Layout, destinations.Places, returned_answers.Names]] = {}
@@ -480,7 +482,7 @@ class Reference:
     def _timed(self, check: Callable[..., Any], *given: Any) -> Any:
         began = time.perf_counter()
         try:
-            with self._around():
+            with self._around(), self._memory_of_checks.bounded():
                 return check(*given)
         finally:
             self.spent.checks_s += time.perf_counter() - began
