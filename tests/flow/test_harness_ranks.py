@@ -265,3 +265,24 @@ def test_a_check_that_goes_down_in_one_rank_says_that_the_answer_is_wrong(tmp_pa
     report = judged(tmp_path, allreduce(told.source, files={**told.files, "reference.py": reference})).told
     assert (report.verdict, "check didn't survive" in report.reason) == ("wrong", True), report.reason
     assert "rank 1" in report.reason
+
+
+OWN_FORMS = {
+    "a list": "def custom_kernel(data):\n    return [2 * x for x in data[0].tolist()]\n",
+    "of rank 1 alone": "def custom_kernel(data):\n    return tuple(2 * data[0]) if data[1] else 2 * data[0]\n",
+    "wrong ones": "def custom_kernel(data):\n    return [3 * x for x in data[0].tolist()]\n",
+}
+
+
+@pytest.mark.parametrize("has_answer", [True, False])
+def test_a_check_decides_in_several_ranks_what_an_answer_is(has_answer: bool, tmp_path: Path) -> None:
+    """With `outputs: check`, which is the default beside an eval.py."""
+    reference = ARRAYS["reference.py"].replace("(data[0] * 2 == output)", "(data[0] * 2 == list(output))")
+    if not has_answer:
+        reference = reference.replace("def ref_kernel", "def unused")
+    for form, source in OWN_FORMS.items():
+        for outputs in ("check", "reference") if has_answer else ("check",):
+            told = doubled(source, files={"reference.py": reference}, config={"ranks": 2, "outputs": outputs})
+            report = judged(tmp_path / f"{form} {outputs}", told).told
+            right = "passed" if outputs == "check" and form != "wrong ones" else "wrong"
+            assert report.verdict == right, (form, outputs, report.reason)

@@ -30,9 +30,12 @@ from kbslurm_eval.judge.reference import (
     ProblemTrouble,
     Reference,
     Spent,
+    open_cap,
 )
-from kbslurm_eval.shared import layouts, process_group, values, wire
+from kbslurm_eval.judge.replies import Reply
+from kbslurm_eval.shared import claimed_layout, layouts, process_group, values, wire
 from kbslurm_eval.shared.program import eval_folder
+from kbslurm_eval.shared.runner_link import Status
 
 START_S = 180.0
 GRACE_S = 5.0  # how long the other ranks of the reference may take to notice that one has failed
@@ -65,6 +68,7 @@ class RankReference:
 
     def __init__(self, manifest: wire.Manifest, world: int) -> None:
         self.world = world
+        self._open = manifest.config.get("outputs") == "check"
         self._told = wire.dumps(replace(manifest, source="", secret_seed="", nonce="", tests=[], benchmarks=[],
                                         hidden=[])).encode()  # fmt: skip
         self._processes: list[_RankProcess] = []
@@ -174,9 +178,21 @@ class RankReference:
         """What a null call carries to each rank: the arrays of its input."""
         return [a.blob for a in self._asked("nothing", prepared.number, [part.packed for part in prepared.parts])]
 
+    def granted(self, prepared: PreparedRanks, replies: Sequence[Reply]) -> list[layouts.Layout | None]:
+        """For each rank, the layout of an output that isn't of the reference's, where the check is to decide."""
+        if not self._open:
+            return [None] * self.world
+        found: list[layouts.Layout | None] = []
+        for part, reply in zip(prepared.parts, replies, strict=True):
+            differs = reply.status in (Status.WRONG_SHAPE, Status.WRONG_TYPE)
+            cap = open_cap(part.packed) if part.layout == claimed_layout.ANY else 0
+            found.append(claimed_layout.granted(reply.text, part.layout, cap=cap) if differs else None)
+        return found
+
     def misfits(self, prepared: PreparedRanks, outputs: Sequence[bytes | bytearray | memoryview]) -> list[str]:
         """For each rank, why its bytes aren't a valid output; empty if they are."""
-        return [str(a.told["misfit"]) for a in self._asked("read", prepared.number, outputs)]
+        laid = [part.layout.text() for part in prepared.parts]
+        return [str(a.told["misfit"]) for a in self._asked("read", prepared.number, outputs, layouts=laid)]
 
     def check(self, prepared: PreparedRanks) -> list[tuple[bool, str]]:
         """Whether the outputs that `misfits` was given are right, rank by rank. A rank that waits in vain for one
@@ -304,7 +320,7 @@ class _OneRank:
                 self._reference.answer(prepared)
             case "read":
                 try:
-                    self._output = prepared.layout.read(blob)
+                    self._output = layouts.layout_from(told["layouts"][self._rank]).read(blob)
                 except layouts.Misfit as misfit:
                     return {"misfit": str(misfit) or "no output"}, b""
                 return {"misfit": ""}, b""

@@ -74,6 +74,7 @@ class RanksLaunch(Launch):
         self._numbers: list[dict[str, int]] = [{} for _ in range(self._world)]
         self._nothing: dict[int, list[bytes]] = {}
         self._heads: list[dict[bytes, int]] = [{} for _ in range(self._world)]
+        self._granted: dict[tuple[int, int, str], layouts.Layout] = {}
         self._unanswered: list[int] = []
         self._failed_at_ns: int | None = None
         super().__init__(runners, allowance, heartbeat)
@@ -366,6 +367,21 @@ class RanksLaunch(Launch):
             self._nothing[index] = prepared.reference.nothings(prepared)
         return self._nothing[index]
 
+    def as_granted(self, prepared: PreparedRanks) -> PreparedRanks:
+        """The same call, with the layouts that this submission's outputs have instead of the reference's."""
+        found = [self._granted.get(_of_part(rank, part)) for rank, part in enumerate(prepared.parts)]
+        parts = (part if own is None else replace(part, layout=own) for part, own in zip(prepared.parts, found, strict=True))
+        return replace(prepared, parts=tuple(parts))
+
+    def grant(self, prepared: PreparedRanks, claimed: Sequence[layouts.Layout | None]) -> bool:
+        """Remember what outputs are instead, each rank's only once. Whether that changes a call."""
+        news = False
+        for rank, (part, other) in enumerate(zip(prepared.parts, claimed, strict=True)):
+            if other is not None and _of_part(rank, part) not in self._granted:
+                self._granted[_of_part(rank, part)] = other
+                news = True
+        return news
+
     def call_all(self, prepared: PreparedRanks) -> RankReplies:
         """One call of the submission in every rank."""
         self.declare_all(prepared)
@@ -381,6 +397,10 @@ class RanksLaunch(Launch):
             end.close()
         self._ends = []
         return super().close()
+
+
+def _of_part(rank: int, part: Prepared) -> tuple[int, int, str]:
+    return part.case.index, rank, part.layout.text()
 
 
 def _drop(left: list[Any], good: Callable[[Any], bool]) -> bool:
@@ -404,17 +424,24 @@ def one_call(
     reference: RankReference, launch: RanksLaunch, case: Case, seed: int | None
 ) -> tuple[Rejected | None, int, int]:
     """One call in all ranks, judged: the fault, the time, and how many outputs were checked."""
-    prepared = reference.prepare(case, seed)
+    declared = reference.prepare(case, seed)
+    prepared = launch.as_granted(declared)
     replies = launch.call_all(prepared)
+    ns = replies.ns
+    if launch.grant(declared, reference.granted(prepared, replies.parts)):
+        # with the same inputs, and both calls' times count: whoever remembers an answer gains nothing
+        prepared = launch.as_granted(declared)
+        replies = launch.call_all(prepared)
+        ns += replies.ns
     if (failed := replies.failed) is not None:
-        return in_rank(failed[0], claimed(failed[1])), replies.ns, 0
+        return in_rank(failed[0], claimed(failed[1])), ns, 0
     for rank, said in enumerate(reference.misfits(prepared, [part.out for part in replies.parts])):
         if said:
-            return in_rank(rank, Rejected("wrong", f"an answer is wrong: {said}", "an answer is wrong")), replies.ns, 0
+            return in_rank(rank, Rejected("wrong", f"an answer is wrong: {said}", "an answer is wrong")), ns, 0
     found = reference.check(prepared)
     bad = sorted((not said, rank, said) for rank, (good, said) in enumerate(found) if not good)
     if not bad:
-        return None, replies.ns, len(found)
+        return None, ns, len(found)
     _, rank, said = bad[0]  # the first that says what is wrong
     told = f"an answer is wrong: {said}" if said else "an answer is wrong"
-    return in_rank(rank, Rejected("wrong", told, "an answer is wrong")), replies.ns, len(found)
+    return in_rank(rank, Rejected("wrong", told, "an answer is wrong")), ns, len(found)

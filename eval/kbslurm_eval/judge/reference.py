@@ -229,7 +229,7 @@ class Reference:
         """The layout of an output that isn't of the reference's, where the problem's check is to decide."""
         if not self._open:
             return None
-        cap = 0 if self.answers else claimed_layout.FACTOR * len(prepared.packed) + LEAST_OPEN
+        cap = 0 if self.answers else open_cap(prepared.packed)
         return claimed_layout.granted(text, prepared.layout, cap=cap)
 
     def input(self, case: Case, seed: int | None) -> Any:
@@ -563,6 +563,11 @@ class Reference:
         raise ProblemTrouble(
             f"check_implementation returned a {type(found).__name__}; a bool, a str or (bool, str) was expected"
         )
+
+
+def open_cap(packed: bytes | memoryview) -> int:
+    """The most bytes of an answer to this input where the problem has none of its own."""
+    return claimed_layout.FACTOR * len(packed) + LEAST_OPEN
 
 
 def _has_objects(node: Any) -> bool:
