@@ -369,8 +369,10 @@ class RanksLaunch(Launch):
 
     def as_granted(self, prepared: PreparedRanks) -> PreparedRanks:
         """The same call, with the layouts that this submission's outputs have instead of the reference's."""
-        found = [self._granted.get(_of_part(rank, part)) for rank, part in enumerate(prepared.parts)]
-        parts = (part if own is None else replace(part, layout=own) for part, own in zip(prepared.parts, found, strict=True))
+        parts = [
+            replace(part, layout=self._granted.get(_of_part(rank, part), part.layout))
+            for rank, part in enumerate(prepared.parts)
+        ]
         return replace(prepared, parts=tuple(parts))
 
     def grant(self, prepared: PreparedRanks, claimed: Sequence[layouts.Layout | None]) -> bool:
