@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbslurm_eval.judge.output_checks import Tolerance, difference, finite, finite_where, is_empty, norm_of
+from kbslurm_eval.judge.output_checks import Tolerance, difference, finite, finite_where, is_empty, largest, norm_of
 
 WIDE = np.array([(1 << 62) + 1, -5, 0])
 
@@ -257,3 +257,13 @@ def test_nothing_in_the_place_of_a_time_or_of_a_number_that_is_written_out_is_fi
 def test_whole_numbers_within_a_tolerance_are_compared_in_all_their_bits(value: Any, expected: Any, said: str) -> None:
     found = difference(value, expected, Tolerance(atol=1.0))
     assert (said in found) if said else not found, found
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_the_largest_number_is_found_without_its_infinities(dtype: str) -> None:
+    whole = np.array([1.5, -3.25, 2.0, 0.0], dtype)
+    assert largest(whole) == 3.25
+    assert largest(whole.reshape(2, 2)[:, ::-1]) == 3.25
+    for strange in (np.nan, np.inf, -np.inf):
+        assert largest(np.append(whole, np.array([strange], dtype))) == 3.25
+    assert largest(np.array([np.nan], dtype)) == 0 == largest(np.zeros(0, dtype))

@@ -365,11 +365,26 @@ def largest(value: Any) -> float:
         case dict():
             return max(map(largest, value.values()), default=0.0)
         case _ if (kind := array_kind(value)) in ("numpy", "torch") and _has_point(kind, value):
+            if (top := _top_of_finite(kind, value)) is not None:
+                return top
             flat = value.reshape(-1)
             parts = (_part_of(kind, flat[start : start + PIECE]).top for start in range(0, len(flat), PIECE))
             return max(parts, default=0.0)
         case _:
             return 0.0
+
+
+def _top_of_finite(kind: str, value: Any) -> float | None:
+    """The same of an array by its two ends, without another one; None where they aren't finite or have no order."""
+    if kind == "numpy" and value.dtype.kind == "f" and value.size:
+        with imported("numpy").errstate(all="ignore"):
+            top = max(float(value.max()), -float(value.min()))
+    elif kind == "torch" and value.is_floating_point() and value.element_size() > 1 and value.numel():
+        least, most = value.detach().aminmax()
+        top = max(float(most), -float(least))
+    else:
+        return None
+    return top if math.isfinite(top) else None
 
 
 def _largest_of(numbers: Iterable[float]) -> float:

@@ -383,7 +383,7 @@ class TimedPhase:
                 return fault, 0
             found = self._calls.one_call(name, case, self._run.seed(name, case, *parts, *role), launch)
             if parts[1] == 0:
-                launch.come_to_rest()
+                self._rest(launch)
             return found
 
         rivals = finals.RivalLaunches(rivals=self._rivals, open_one=open_one, call=call, fault=Rejected)
@@ -467,8 +467,13 @@ class TimedPhase:
         """One go of this launch, of whose calls so many may count: its first fault, and how long each call took."""
         fault, took = self._called(name, case, parts, launch, wanted, *role)
         if fault is None and parts[1] == 0:
-            launch.come_to_rest()
+            self._rest(launch)
         return fault, took
+
+    def _rest(self, launch: Launch) -> None:
+        """What a first call has begun comes to rest: still a part of the launch's start."""
+        with self._starting():
+            launch.come_to_rest()
 
     def _called(
         self, name: PhaseName, case: Case, parts: tuple[int, int], launch: Launch, wanted: int, *role: str
