@@ -624,6 +624,11 @@ def test_a_submissions_threads_leave_the_baseline_its_own(tmp_path: Path) -> Non
             1,
             "times can be left for the next launch on /dev/full",
         ),
+        (
+            {"open_node": ["/link"], "spaces": {"mnt": 2, "pid": 2, "ipc": 2, "net": 2}},
+            1,
+            "what is the node's own is open to it: /link",
+        ),
     ],
 )
 def test_a_level_is_what_was_found(changed: dict[str, object], level: int, note: str) -> None:

@@ -55,11 +55,12 @@ def _bind(source: str, target: str, *, writable: bool = False) -> None:
         _read_only(target)
 
 
-def _read_only(target: str) -> None:
-    told = struct.pack("<QQQQ", 1 | 2, 0, 0, 0)  # MOUNT_ATTR_RDONLY | NOSUID, for the whole tree
+def _read_only(target: str, *, whole: bool = True) -> None:
+    """`whole`: with what is mounted below it, where this kernel (5.12 and later) can do that at once."""
+    told = struct.pack("<QQQQ", 1 | 2, 0, 0, 0)  # MOUNT_ATTR_RDONLY | NOSUID
     path = target.encode()
     number = {"x86_64": 442, "aarch64": 442}[os.uname().machine]
-    if libc.syscall(number, -100, path, 0x8000, told, len(told)) == 0:
+    if libc.syscall(number, -100, path, 0x8000 if whole else 0, told, len(told)) == 0:
         return
     # before Linux 5.12: locked mount flags must be repeated
     found = os.statvfs(target).f_flag
@@ -130,6 +131,39 @@ def fix_proc() -> None:
     with contextlib.suppress(OSError):
         _mount("/proc", "/proc", None, MS_BIND | MS_REC)
         keep_proc("/proc")
+
+
+def fix_sys() -> None:
+    """Likewise of /sys, which a container program without root's rights binds from the node with all that is mounted
+    there: in some of it a user may write who isn't root, and so end others' file systems (FUSE, as each image that is a
+    file) or their processes (control groups)."""
+    with contextlib.suppress(OSError):
+        _mount("/sys", "/sys", None, MS_BIND | MS_REC)
+        _read_only("/sys")
+    for place in writable_below("/sys"):  # an older kernel has done the first of them
+        with contextlib.suppress(OSError):
+            _read_only(place, whole=False)
+
+
+def writable_below(top: str) -> list[str]:
+    """Where something is mounted, there or below, that isn't read-only."""
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            mounts = [line.split(" ", 6) for line in file]
+    except OSError:
+        return []
+    latest = {place: options.split(",") for _, _, _, _, place, options, *_ in mounts}  # one may be over another
+    return [place for place, options in latest.items() if f"{place}/".startswith(f"{top}/") and "ro" not in options]
+
+
+def fix_link(folder: str) -> None:
+    """Of a link only its files stay writable, each by itself: whoever could make others beside them would fill the
+    node's shared memory, in no limit."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(place, name)
+            _bind(path, path, writable=True)
+    _read_only(folder, whole=False)
 
 
 def _place(root: str, source: str) -> None:

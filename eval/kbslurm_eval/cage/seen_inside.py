@@ -12,6 +12,7 @@ from typing import Any
 
 from kbslurm_eval.cage import landlock
 from kbslurm_eval.cage.kernel import PR_GET_NO_NEW_PRIVS, PR_GET_SECCOMP, PR_SET_DUMPABLE, libc, prctl
+from kbslurm_eval.cage.mounts import writable_below
 from kbslurm_eval.cage.places import DEVICES
 
 SYSLOG_ACTION_READ_ALL = 3
@@ -154,6 +155,12 @@ def devices_left_open() -> list[str]:
     return found
 
 
+def node_left_open(folder: str) -> list[str]:
+    """What of the node's own a runner in a container can still write to: files beside its link's, and what is mounted
+    at /sys."""
+    return [*places_left_open([folder]), *writable_below("/sys")]
+
+
 def level_of(seen: Mapping[str, Any], own: Mapping[str, Any], *, container: bool) -> tuple[int, list[str]]:
     """The isolation level that follows from these findings, and what keeps it from being higher."""
     notes = []
@@ -183,6 +190,8 @@ def level_of(seen: Mapping[str, Any], own: Mapping[str, Any], *, container: bool
         notes.append("the memory of its container's first process, which has no filter, is open to it")
     if (left := seen.get("open_devices")) and not own.get("gvisor"):  # gVisor's are the sandbox's own
         notes.append(f"times can be left for the next launch on {', '.join(map(str, left))[:200]}")
+    if left := seen.get("open_node"):
+        notes.append(f"what is the node's own is open to it: {', '.join(map(str, left))[:200]}")
     if notes:
         return 1, notes
     return (3 if container else 2), notes

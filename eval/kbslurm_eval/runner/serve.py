@@ -357,6 +357,8 @@ def _hello(told: dict[str, Any], folder: str) -> tuple[int, str]:
     seen = seen_inside.seen_from_inside()
     seen["open"] = seen_inside.places_left_open(told.get("places") or ())
     seen["open_devices"] = seen_inside.devices_left_open()
+    if told.get("supervised"):
+        seen["open_node"] = seen_inside.node_left_open(folder)
     if told.get("unshared"):
         from kbslurm_eval.runner import sharing
 
