@@ -96,8 +96,9 @@ def gaps(report: Report, problem: Problem, order: Sequence[int]) -> list[Gap]:
     found = []
     for ahead, behind in pairwise(order):
         sides = []
-        for sign in timing.SIDES:
-            one, other = (_per_launch(report, problem, 1 + rival, at) for rival, at in ((ahead, -sign), (behind, sign)))
+        for side in timing.SIDES:
+            each_at = ((ahead, side.other), (behind, side))
+            one, other = (_per_launch(report, problem, 1 + rival, at) for rival, at in each_at)
             if len(one) == len(other) > 0:
                 sides.append(timing.interval([b / a for a, b in zip(one, other, strict=True)]))
         if len(sides) == len(timing.SIDES):
@@ -143,10 +144,10 @@ def _scored(report: Report, problem: Problem, rival: int, b_ref_s: Sequence[floa
     return None if b_ref_s is None else timing.in_units(cases, b_ref_s, problem.ranking_by)
 
 
-def _per_launch(report: Report, problem: Problem, rival: int, sign: float) -> list[float]:
+def _per_launch(report: Report, problem: Problem, rival: int, side: timing.Side) -> list[float]:
     """One figure per launch, all cases together, as the ranking combines them; at one side of what isn't known."""
     cases = _nets(report, problem, rival)
     if cases is None:
         return []
-    per_case = [timing.ratios(nets, sign) or timing.paired(nets, sign) for nets in cases]
+    per_case = [timing.ratios(nets, side) or timing.paired(nets, side) for nets in cases]
     return timing.launch_scores(per_case, problem.ranking_by)

@@ -150,3 +150,39 @@ def test_what_slows_a_launch_as_a_whole_is_not_in_a_paired_score() -> None:
     assert base is not None
     assert figures[0] == pytest.approx(3 * base)
     assert timing.baseline_of([timing.net(_times([9_000] * 3, [1_000] * 3, []))]) is None
+
+
+def _uneven(calls: list[int], base: list[int]) -> timing.Net:
+    trusted = [1_000] * 8
+    times = timing.LaunchTimes(
+        calls_ns=calls, trusted_null_ns=trusted, baseline=timing.LaunchTimes(calls_ns=base, trusted_null_ns=trusted)
+    )
+    return timing.net(times)
+
+
+def test_who_does_the_work_of_three_calls_in_one_of_them_isnt_ahead_beyond_the_interval() -> None:
+    """No median shows it. In the mean it is all there."""
+    base = [10_001_000] * 12
+    third = [25_001_000, 2_501_000, 2_501_000] * 4
+    found = timing.figures([_uneven(third, base) for _ in range(5)])
+    assert found["ratio"] == pytest.approx(0.25)
+    assert found["ratio_high"] > 0.85
+    assert found["high_ns"] > 8_500_000
+
+
+def test_a_burst_in_a_few_calls_makes_no_interval_wider() -> None:
+    base = [10_001_000] * 30
+    burst = [10_001_000] * 27 + [90_001_000] * 3
+    found = timing.figures([_uneven(burst, base) for _ in range(5)])
+    assert (found["ratio"], found["ratio_high"]) == (pytest.approx(1.0), pytest.approx(1.0))
+
+
+def test_means_are_no_narrower_than_medians() -> None:
+    draw = random.Random(3)
+    for _ in range(50):
+        calls = [[int(1e6 * draw.lognormvariate(0, 0.2)) for _ in range(30)] for _ in range(10)]
+        nets = [_uneven(one, other) for one, other in zip(calls[:5], calls[5:], strict=True)]
+        plain = timing.interval(timing.ratios(nets) or [])
+        found = timing.figures(nets)
+        assert found["ratio"] == plain.value
+        assert found["ratio_low"] <= plain.low and found["ratio_high"] >= plain.high

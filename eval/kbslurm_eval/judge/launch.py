@@ -17,7 +17,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from kbslurm_eval.cage import core_warmer
 from kbslurm_eval.cage.runners import TOO_MUCH, Runner, Runners, Unstoppable
-from kbslurm_eval.judge import builds
+from kbslurm_eval.judge import builds, uncounted_calls
 from kbslurm_eval.judge.buffers import BUFFERS
 from kbslurm_eval.judge.first_look import places_in, seen_in
 from kbslurm_eval.judge.heartbeat import Heartbeat
@@ -171,6 +171,8 @@ class Launch:
         self.runner: Runner = runners.start(folder, place)
         self._ids: dict[str, int] = {}
         self.granted: dict[tuple[int, str], layouts.Layout] = {}  # what this submission's outputs are instead
+        self.uncounted_ns: dict[int, list[int]] = {}  # by case, how long calls took that don't count
+        self.owes = False  # whether that was too long
         self._ahead: dict[bytes, int] = {}
         self._last = bytes(8)
         self._warmer = runners.warmer
@@ -708,7 +710,8 @@ class Launch:
 
     def remark(self) -> str:
         """What its author should know of the calls that were made, or an empty text."""
-        return "; ".join(filter(None, (self._waking.told(LATE), self._stopping.told(STAYED))))
+        owes = uncounted_calls.TOLD if self.owes else ""
+        return "; ".join(filter(None, (self._waking.told(LATE), self._stopping.told(STAYED), owes)))
 
     def turn_to(self, index: int) -> None:
         """The next calls are of this case, and so is what it writes meanwhile. It is stopped."""

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from kbslurm_eval.cage.runners import CantStart
-from kbslurm_eval.judge import clock_watch, finals
+from kbslurm_eval.judge import clock_watch, finals, uncounted_calls
 from kbslurm_eval.judge.call_checks import CallChecks
 from kbslurm_eval.judge.call_plan import WARM_UPS, CallPlan
 from kbslurm_eval.judge.launch import LATE_CAP, Allowance, Launch
@@ -243,6 +243,10 @@ class TimedPhase:
                     self._run.heartbeat.step()
             if launch is not None and fault is None:
                 launch.witness(name, times)
+                _charge(launch, times, base, base_times)
+            if rivals is not None:
+                for rival, theirs in rivals.launches.items():
+                    _charge(theirs, rivals.times[rival], base, base_times)
             if rivals is not None and fault is self._lead_fell:
                 self._run.results.samples += rivals.samples(name, number, base_times)
         except ProblemTrouble as trouble:
@@ -459,13 +463,17 @@ class TimedPhase:
         """
         if not wanted or self._run.on_device or not self._plan.is_short_alone(case.index):
             return None
-        return self._calls_of(name, case, parts, launch, 1, *role, "before")[0]
+        fault, took = self._calls_of(name, case, parts, launch, 1, *role, "before")
+        launch.uncounted_ns.setdefault(case.index, []).extend(took)
+        return fault
 
     def _calls_of(
         self, name: PhaseName, case: Case, parts: tuple[int, int], launch: Launch, wanted: int, *role: str
     ) -> tuple[Rejected | None, list[int]]:
         """One go of this launch, of whose calls so many may count: its first fault, and how long each call took."""
         fault, took = self._called(name, case, parts, launch, wanted, *role)
+        if wanted and len(took) > 1:
+            launch.uncounted_ns.setdefault(case.index, []).append(took[0])
         if fault is None and parts[1] == 0:
             self._rest(launch)
         return fault, took
@@ -499,6 +507,22 @@ def _that_count(took: Sequence[int], wanted: int) -> list[tuple[int, int]]:
     its runner to be awake."""
     first = 1 if len(took) > 1 else 0
     return [(len(took) - n, took[n]) for n in range(first, min(len(took), first + wanted))]
+
+
+def _charge(
+    launch: Launch,
+    times: Mapping[int, timing.LaunchTimes],
+    base: Launch | None,
+    base_times: Mapping[int, timing.LaunchTimes],
+) -> None:
+    """What calls that don't count took too long is in those that do. The baseline is the problem's own."""
+    for index, found in times.items():
+        beside = 0.0
+        if base is not None:
+            beside = uncounted_calls.longer(base.uncounted_ns.get(index, ()), base_times[index].calls_ns)
+        if owed := uncounted_calls.share(launch.uncounted_ns.get(index, ()), found.calls_ns, beside):
+            found.calls_ns = [ns + owed for ns in found.calls_ns]
+            launch.owes = True
 
 
 class _Taken:

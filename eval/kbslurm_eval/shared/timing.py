@@ -21,7 +21,8 @@ ONE_LAUNCH = "ONE_LAUNCH"
 LEAST_NS = 50.0
 # Who hides all that can be hidden is ahead of who hides nothing by no more than their intervals together, whose
 # half-widths add as squares.
-LEEWAY_SHARE, SIDES = math.sqrt(0.5), (-1.0, 0.0, 1.0)
+LEEWAY_SHARE = math.sqrt(0.5)
+TRIMMED = 0.1  # of a launch's calls, so many of the slowest aren't in its mean, but one at least
 LOOP_NS = 1_000.0  # what a runner's own loop takes of a null call, which native code in its place could save
 # how far a claimed device time may differ from the judge's: a trip on which a kernel is started isn't as long as one
 # without, and a device's clocks and caches aren't what they were (up to 0.2 ms and 13 % on an H200)
@@ -38,6 +39,27 @@ BATCHES = 10
 LEAST_CALLS = 3
 FAR_OUT = 5.0  # median absolute deviations above the median: outliers are counted, never removed
 RankingBy = Literal["last", "mean", "geom"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """How a launch's calls are counted: by their median, moved to one side of what isn't known of it, or by their mean.
+
+    Whoever does the work of several calls in one of them changes no median; in the mean it is all there, but for what
+    fits into the few slowest ones.
+    """
+
+    sign: float = 0.0
+    by_mean: bool = False
+
+    @property
+    def other(self) -> Side:
+        """The opposite one, for what something is compared with."""
+        return Side(-self.sign, self.by_mean)
+
+
+KNOWN = Side()
+SIDES = (Side(-1.0), KNOWN, Side(1.0), Side(by_mean=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +95,8 @@ class Net:
     baseline_ns: float | None = None
     null_sd_ns: float = 0.0
     leeway_ns: float = 0.0  # how much of its work a submission could at most have hidden from the clock
+    mean_ns: float | None = None  # of all but the slowest calls; as the median if it isn't told
+    baseline_mean_ns: float | None = None
 
 
 def t95(degrees: int) -> float:
@@ -105,16 +129,23 @@ def net(times: LaunchTimes) -> Net:
     decoding = min(times.trusted_null_ns) - min(times.bare_null_ns) if times.bare_null_ns else 0.0
     leeway = statistics.median(times.leeway_ns) + max(0.0, decoding) if times.leeway_ns else 0.0
     least = max(LOOP_NS, 3 * spread / math.sqrt(len(samples)), decoding, leeway)
-    base = None if times.baseline is None else net(times.baseline).median_ns
+    base = None if times.baseline is None else net(times.baseline)
     return Net(
         median_ns=max(median, least),
         null_ns=null,
         samples_ns=samples,
         resolved=median > least,
-        baseline_ns=base,
+        baseline_ns=None if base is None else base.median_ns,
         null_sd_ns=spread,
         leeway_ns=leeway,
+        mean_ns=max(_trimmed_mean(samples), least),
+        baseline_mean_ns=None if base is None else base.mean_ns,
     )
+
+
+def _trimmed_mean(values: Sequence[float]) -> float:
+    rows = sorted(values)
+    return statistics.fmean(rows[: max(1, len(rows) - max(1, int(TRIMMED * len(rows))))])
 
 
 def agrees(seen_ns: float, claimed_ns: float, null_sd_ns: float, trip_ns: float) -> bool:
@@ -141,21 +172,22 @@ def baseline_of(nets: Sequence[Net]) -> float | None:
     return math.exp(statistics.fmean(map(math.log, found))) if found and len(found) == len(nets) else None
 
 
-def paired(nets: Sequence[Net], sign: float = 0.0) -> list[float]:
-    """One figure per launch: the net median, or, with a baseline beside it, its ratio to that one in units of all
+def paired(nets: Sequence[Net], side: Side = KNOWN) -> list[float]:
+    """One figure per launch: the net time, or, with a baseline beside it, its ratio to that one in units of all
     launches'.
 
-    What slows both in one launch (clocks, heat, a neighbour) is not in the ratio. `sign`: at which side of what isn't
-    known of a launch's figure.
+    What slows both in one launch (clocks, heat, a neighbour) is not in the ratio.
     """
     base = baseline_of(nets)
-    each = [(_moved(n, sign), n.baseline_ns) for n in nets]
+    each = [_at(n, side) for n in nets]
     return [own if base is None or beside is None else own / beside * base for own, beside in each]
 
 
-def _moved(one: Net, sign: float) -> float:
-    """A launch's net median at one side of what isn't known of it, which is never more than it (`net`)."""
-    return one.median_ns + sign * LEEWAY_SHARE * min(one.leeway_ns, one.median_ns)
+def _at(one: Net, side: Side) -> tuple[float, float | None]:
+    """A launch's net time, counted so, and its baseline's. What isn't known of it is never more than it (`net`)."""
+    if side.by_mean:
+        return one.mean_ns or one.median_ns, one.baseline_mean_ns or one.baseline_ns
+    return one.median_ns + side.sign * LEEWAY_SHARE * min(one.leeway_ns, one.median_ns), one.baseline_ns
 
 
 def interval(values: Sequence[float], planned: int = 0) -> Estimate:
@@ -178,14 +210,17 @@ def combined(cases: Sequence[Sequence[Net]], ranking_by: RankingBy, planned: int
     """The score over all cases: combined within each launch, then over launches, so that what a launch shares stays
     in it. `planned` as for an interval."""
     return with_leeway(
-        [interval(launch_scores([paired(nets, sign) for nets in cases], ranking_by), planned) for sign in SIDES]
+        [interval(launch_scores([paired(nets, side) for nets in cases], ranking_by), planned) for side in SIDES]
     )
 
 
 def with_leeway(found: Sequence[Estimate]) -> Estimate:
-    """The middle one of these three, with an interval that reaches as far as those of the other two."""
-    below, middle, above = found
-    return Estimate(value=middle.value, low=min(below.low, middle.low), high=max(above.high, middle.high))
+    """Of these, one for each of SIDES, the one of what is known, with an interval that reaches as far as those beside
+    it, and to what the mean of calls says."""
+    below, known, above, mean = found
+    return Estimate(
+        value=known.value, low=min(below.low, known.low, mean.value), high=max(above.high, known.high, mean.value)
+    )
 
 
 def launch_scores(per_case: Sequence[Sequence[float]], ranking_by: RankingBy) -> list[float]:
@@ -254,7 +289,7 @@ def figures(found: Sequence[Net], planned: int = 0) -> dict[str, Any]:
     flags = [] if is_resolved(found) else [UNRESOLVED]
     if len(found) == 1:
         flags.append(ONE_LAUNCH)
-    sides = [ratios(found, sign) for sign in SIDES]
+    sides = [ratios(found, side) for side in SIDES]
     told: dict[str, Any] = {
         "calls": len(every),
         "launch_medians_ns": medians,
@@ -281,10 +316,9 @@ def figures(found: Sequence[Net], planned: int = 0) -> dict[str, Any]:
     return told
 
 
-def ratios(found: Sequence[Net], sign: float = 0.0) -> list[float] | None:
-    """Per launch, the net time in units of the baseline's beside it; None where there is none. `sign`: at which side
-    of what isn't known of it."""
-    each = [_moved(n, sign) / n.baseline_ns for n in found if n.baseline_ns is not None]
+def ratios(found: Sequence[Net], side: Side = KNOWN) -> list[float] | None:
+    """Per launch, the net time in units of the baseline's beside it; None where there is none."""
+    each = [own / beside for own, beside in (_at(n, side) for n in found) if beside is not None]
     return each if each and len(each) == len(found) else None
 
 
@@ -308,10 +342,10 @@ def in_units(
     """The score over cases in units of the reference times: B_ref x exp(mean over launches of log(t / t_baseline)),
     combined within each launch, with the t interval over launches. ValueError without a baseline."""
     sides = []
-    for sign in SIDES:
+    for side in SIDES:
         per_case = []
         for found, unit in zip(cases, b_ref_ns, strict=True):
-            each = ratios(found, sign)
+            each = ratios(found, side)
             if each is None or not unit > 0:
                 raise ValueError("no baseline was measured beside it")
             per_case.append([ratio * unit for ratio in each])
