@@ -236,3 +236,54 @@ def test_a_mistake_elsewhere_isnt_blamed_on_it(tmp_path: Path) -> None:
     report = _judged(tmp_path, broken, **NATIVE)
     assert report.verdict == "error" and "error" in report.reason
     assert "kb_warm_up isn't called" not in report.log
+
+
+DRAWN = """
+import numpy as np
+
+def generate_input(n, seed):
+    r = np.random.default_rng(seed)
+    return r.random(n), int(r.integers(10, 100))
+
+def ref_kernel(data):
+    return data[0] * data[1]
+"""
+BY_THE_LAST = """
+calls = warmed = 0
+
+
+def kb_warm_up(data):
+    global warmed
+    FAULT
+    warmed += len(data[0]) == 500 and 10 <= data[1] < 100
+    data[0][:] = 7
+
+
+def custom_kernel(data):
+    global calls
+    calls += 1
+    print(calls, warmed)
+    return data[0] * data[1]
+"""
+
+
+def test_it_is_called_where_a_number_is_drawn_too(tmp_path: Path) -> None:
+    """A loop of one's own in the runner's place has that moment, too: what was done in it was free for that only."""
+    told = ground.manifest(
+        BY_THE_LAST.replace("FAULT", ""), files={"reference.py": DRAWN}, mode="benchmark",
+        tests=[{"n": 500, "seed": 1}], benchmarks=[{"n": 500, "seed": 2}], budget=wire.Budget(launches=1, calls=12),
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+    calls, warmed = map(int, report.log.splitlines()[-1].split()[-2:])
+    assert calls >= 12 and warmed >= calls - 5, report.log[-300:]
+
+
+def test_what_goes_wrong_in_it_there_is_told(tmp_path: Path) -> None:
+    source = BY_THE_LAST.replace("FAULT", "raise ValueError('too cold')")
+    told = ground.manifest(
+        source, files={"reference.py": DRAWN}, mode="benchmark", tests=[], benchmarks=[{"n": 500, "seed": 2}]
+    )
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "error"
+    assert "kb_warm_up: ValueError: too cold" in report.reason

@@ -64,6 +64,7 @@ def serve(folder: str) -> int:
         runner_link.AHEAD // 8,
     )
     last, last_ping, spins = 0, 0, 0
+    told_size, warm_fault = 0, ""  # of the input of the call before, where nobody knew before what it is
     while True:
         token = words[go]
         if token == last:
@@ -76,6 +77,8 @@ def serve(folder: str) -> int:
                     if _warm_up is not None and words[kind_at] == Kind.CALL and device is None:
                         fault = _warmed_up(_Ahead(made_ahead, told, line, places), places)
                     ahead = _Ahead(made_ahead, told, line, places, fault)  # afresh: it may have changed the others
+                elif told_size and device is None and words[kind_at] == Kind.CALL:
+                    warm_fault = _warmed_by_the_last(line, told_size, made_ahead, _places(known, line))
                 is_alone = ahead is not None and device is None  # there is nothing left to do but what it is rung for
                 waits = is_alone and places is not None and _waits_itself(call, words, places, ahead)
                 if not waits:  # otherwise it says so itself, when it is there
@@ -97,14 +100,17 @@ def serve(folder: str) -> int:
         kind, size = words[kind_at], words[size_at]
         view = line.grow("in", size)
         if kind == Kind.CALL:
-            status, text = _called(call, _places(known, line), view, ahead)
+            if warm_fault:
+                status, text, warm_fault = Status.RAISED, warm_fault, ""
+            else:
+                status, text = _called(call, _places(known, line), view, ahead)
             line.answer(token, status, text)
-            ahead = None
+            told_size, ahead = size if ahead is None and _warm_up is not None else 0, None
         elif kind == Kind.NULL:
             if ahead is None:
                 unpacked(view, line.grow("out", words[room_at]))
             line.answer(token, Status.OK)
-            ahead = None
+            told_size, ahead = 0, None
         elif kind == Kind.DECLARE:
             told = values.unpack(view)
             known[words[layout_at]] = AnswerPlaces(
@@ -209,6 +215,15 @@ def _warmed_up(ahead: _Ahead, places: AnswerPlaces | None) -> str:
     if not _here[0]:
         forked.end()
     return f"{WARM_UP}: {fault}" if fault else ""
+
+
+def _warmed_by_the_last(line: RunnerEnd, size: int, made_ahead: Any, places: AnswerPlaces) -> str:
+    """The same where an input is told only with its call (a number in it is drawn, say): by the input of the call
+    before, as it lies there still. Whoever waits in this runner's place has this moment, too."""
+    if size > line.words[runner_link.SIZE // 8]:
+        return ""
+    told = values.told_ahead(bytes(line.grow("in", size)[:size]))
+    return _warmed_up(_Ahead(made_ahead, told, line, places), places)
 
 
 def _warming(call: Any, module: Any) -> Any:
