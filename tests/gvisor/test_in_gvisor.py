@@ -87,6 +87,14 @@ def test_the_harness_passes_its_own_tests(inside: Inside) -> None:
     assert found and int(found[1]) >= 15, done.stdout
 
 
+def test_what_honest_people_do_at_home_and_throw_away_works(inside: Inside) -> None:
+    """A device that is bound read-only can't be written to there."""
+    code = "from tests.adversarial import corpus, trial; entry, = [e for e in corpus.honest() if e.name == sys.argv[1]]"
+    code = f"import sys; {code}; print([one.verdict for one in [trial.tried(entry, level=2, size=3000)]])"
+    done = inside([sys.executable, "-c", code, "caches_at_home"])
+    assert done.returncode == 0 and "passed" in done.stdout, done.stdout + done.stderr
+
+
 @pytest.fixture
 def modal(sandbox: list[str], tmp_path: Path) -> Iterator[FakeModal]:
     """The platform, with what `kbslurm modal deploy` would have deployed, and gVisor's containers."""

@@ -26,6 +26,7 @@ def put_on_inner_cage(told: Mapping[str, Any], folder: str) -> None:
         os.close(fd)
     with contextlib.suppress(OSError):
         os.setsid()
+    os.environ["HOME"] = os.environ.get("TMPDIR") or "/tmp"  # the account's own isn't in an image
     score = int(told.get("oom_score", GOES_FIRST))
     set_limits(told["limits"], own_namespace=False, gpu=bool(gpu_devices()), spared=score == SPARED)
     set_oom_score(score)

@@ -10,7 +10,7 @@ import stat
 import struct
 from typing import Any
 
-from kbslurm_eval.cage.kernel import CageError, libc, libc_call
+from kbslurm_eval.cage.kernel import CageError, is_gvisor, libc, libc_call
 from kbslurm_eval.cage.places import DEVICES, ETC
 from kbslurm_eval.cage.users import INNER_UID
 
@@ -86,9 +86,11 @@ def make_root(spec: dict[str, Any]) -> None:
             _place(root, f"/etc/{name}")
     _file(f"{root}/etc/passwd", f"runner:x:{INNER_UID}:{INNER_UID}::/tmp:/bin/sh\n")
     _file(f"{root}/etc/group", f"runner:x:{INNER_UID}:\n")
-    # devices can be written to on a read-only mount, and nothing else of them changed: a later launch would read that
+    # Devices can be written to on a read-only mount, and nothing else of them changed: a later launch would read that.
+    # Not in gVisor, where they can't be written to then; its devices are the sandbox's own.
+    own = is_gvisor()
     for device in (*(f"/dev/{name}" for name in DEVICES), *spec["devices"]):
-        _place(root, device)
+        _place(root, device, writable=own)
     os.mkdir(f"{root}/dev/shm", 0o755)
     # as large as a file may be: whoever touches a page beyond its end is ended by a signal
     _memory(f"{root}/dev/shm", f"size={max(SHM_LEAST * spec['ranks'], size)},mode=1777", inodes=4096)
@@ -166,7 +168,7 @@ def fix_link(folder: str) -> None:
     _read_only(folder, whole=False)
 
 
-def _place(root: str, source: str) -> None:
+def _place(root: str, source: str, *, writable: bool = False) -> None:
     """`source` at the same path below root; a symbolic link stays one (its target has to be bound as well)."""
     target = root + source
     if os.path.lexists(target) and not os.path.isdir(source):
@@ -179,7 +181,7 @@ def _place(root: str, source: str) -> None:
         _bind(source, target)
     else:
         _file(target)
-        _bind(source, target)
+        _bind(source, target, writable=writable)
 
 
 def _file(path: str, text: str = "") -> None:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import signal
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kbslurm_eval.cage import landlock
+from kbslurm_eval.cage import kernel, landlock
 from kbslurm_eval.cage.kernel import PR_GET_NO_NEW_PRIVS, PR_GET_SECCOMP, PR_SET_DUMPABLE, libc, prctl
 from kbslurm_eval.cage.mounts import writable_below
 from kbslurm_eval.cage.places import DEVICES
 
-SYSLOG_ACTION_READ_ALL = 3
 GVISOR = (
     "this kernel is gVisor: pinning to cores and scheduling classes have no effect, so times may scatter more, and the "
     "numbers of processes and of queued signals aren't limited"
@@ -42,18 +40,12 @@ def seen_from_inside() -> dict[str, Any]:
 
 def seen_by_judge() -> dict[str, Any]:
     """The same for a judge, which must also be able to see when other processes have stopped."""
-    return {**seen_from_inside(), "blind": _blind(), "gvisor": _is_gvisor()}
+    return {**seen_from_inside(), "blind": _blind(), "gvisor": kernel.is_gvisor()}
 
 
 def kernel_notes(own: Mapping[str, Any]) -> list[str]:
     """What a report has to say of the kernel that the judge runs on, whatever the level."""
     return [GVISOR] if own.get("gvisor") else []
-
-
-def _is_gvisor() -> bool:
-    """Its log of the kernel's messages, which anybody may read, always begins so; Linux gives the latest ones."""
-    text = ctypes.create_string_buffer(64)
-    return int(libc.klogctl(SYSLOG_ACTION_READ_ALL, text, len(text) - 1)) > 0 and b"Starting gVisor" in text.value
 
 
 def _blind() -> str:
