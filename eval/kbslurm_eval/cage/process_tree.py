@@ -12,7 +12,7 @@ from kbslurm_eval.cage.processes import (
     ProcessPages,
     Threads,
     are_stopped,
-    namespace_depth,
+    namespace_numbers,
     ran_ns,
     send_signal,
 )
@@ -67,6 +67,7 @@ class ProcessTree:
     ) -> None:
         self.roots, self.main, self._inner, self._orphans = roots, main, inner, orphans
         self._inside: set[int] = set()
+        self._firsts: set[int] = set()  # of those, the first of their PID namespace
         self._held: list[int] = []
         self._still: list[int] | None = None
         self._called: int | None = None
@@ -103,11 +104,13 @@ class ProcessTree:
         mine = [p for p in found if p != spare]
         if not self._inner:
             return mine
-        depth = namespace_depth(os.getpid())
+        depth = len(namespace_numbers(os.getpid()))
         for pid in mine:
             # only a process known to be inside is remembered: a pid from outside may come again inside
-            if pid not in self._inside and namespace_depth(pid) > depth:
+            if pid not in self._inside and len(numbers := namespace_numbers(pid)) > depth:
                 self._inside.add(pid)
+                if numbers[-1] == 1:
+                    self._firsts.add(pid)
         return [p for p in mine if p in self._inside] or mine
 
     def freeze(self, spare: int | None) -> None:
@@ -120,18 +123,23 @@ class ProcessTree:
         began_ns = time.perf_counter_ns()
         worked = _Worked()
         ours: set[int] = set()  # those that are ours to continue, although they are found stopped
-        if self.main is not None:
-            send_signal(self.main, signal.SIGSTOP)
-            worked.look(self.main)
+        called = self._called if self.main is None else self.main
+        if called is not None:
+            if self.main is not None:
+                send_signal(self.main, signal.SIGSTOP)
+            elif self._pages.stop_if_it_goes_on(called):  # no child of ours: its number may be another one's by now
+                ours.add(called)
+            worked.look(called)
             for pid in self._held:  # nobody has more time than the first
-                if pid != self.main and self._pages.stop_if_it_goes_on(pid):
+                if pid != called and self._pages.stop_if_it_goes_on(pid):
                     ours.add(pid)
             began_ns, self._waited_ns = time.perf_counter_ns(), 0
-            # children of one that had some are stopped while it is waited for
-            if len(self._held) <= 1 and all(self._is_alone(self.main, spare) for _ in range(LOOKS_AT_ONE)):
-                self._held, self._still = [self.main], list(self.roots)
-                self.stopping_ns = worked.of(self._waited_ns, self._pages.threads)
-                return
+        # children of one that had some are stopped while it is waited for
+        main = self.main if len(self._held) <= 1 else None
+        if main is not None and all(self._is_alone(main, spare) for _ in range(LOOKS_AT_ONE)):
+            self._held, self._still = [main], list(self.roots)
+            self.stopping_ns = worked.of(self._waited_ns, self._pages.threads)
+            return
         deadline = time.monotonic() + CALL_STOP_S
         seen: set[int] = set() if self.main is None else {self.main}
         idle: set[int] = set()
@@ -147,7 +155,8 @@ class ProcessTree:
             last, before = {p: found[p] for p in members}, last
             stood = all(map(are_stopped, last.values()))
             for pid, threads in last.items():
-                if not are_stopped(threads):
+                # a container's own first process passes signals on, and waits for others
+                if not are_stopped(threads) and (pid == called or pid not in self._firsts):
                     worked.look(pid)
             fresh = [p for p in members if p not in seen]
             for pid in fresh:
@@ -241,10 +250,11 @@ class ProcessTree:
     def thaw(self) -> None:
         """Continue the called process first, if it is known."""
         self._still = None
-        if self.main is not None:
-            send_signal(self.main, signal.SIGCONT)
+        called = self._called if self.main is None else self.main
+        if called is not None and (called == self.main or called in self._held):
+            send_signal(called, signal.SIGCONT)
         for pid in self._held:
-            if pid != self.main:
+            if pid != called:
                 send_signal(pid, signal.SIGCONT)
 
     def resident(self, pid: int) -> int:

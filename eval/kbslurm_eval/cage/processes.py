@@ -120,13 +120,13 @@ def resident_bytes(pids: list[int], limit: int, of: Callable[[int], int]) -> int
     return shared
 
 
-def namespace_depth(pid: int) -> int:
-    """In how many nested PID namespaces a process is, as seen from ours; 0 when that can't be known."""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:
+def namespace_numbers(pid: int) -> list[int]:
+    """A process's number in each of its nested PID namespaces, from ours on; none when that can't be known."""
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status", "rb") as file:
         for line in file:
             if line.startswith(b"NSpid:"):
-                return len(line.split()) - 1
-    return 0
+                return list(map(int, line.split()[1:]))
+    return []
 
 
 Threads = tuple[tuple[str, bytes], ...]
