@@ -329,7 +329,7 @@ is_alone() {
 
 # tell_facts: what the judge is told of this node. Nobody reads it before the judge is started.
 tell_facts() {
-    printf '%s\n' "container=$RUNTIME" "image=$IMAGE" "image_digest=$DIGEST" "image_pinned=$PINNED" \
+    printf '%s\n' "container=$RUNTIME" looks=1 "image=$IMAGE" "image_digest=$DIGEST" "image_pinned=$PINNED" \
         "image_seen=$SEEN" "scratch=$scratch" ${PROFILER:+"profiler=$PROFILER"} >"$SHM/ask/facts" || finish setup 1 71
     [ -n "$WHOLE" ] || return 0
     # The highest isolation is claimed where this node keeps it.
@@ -456,6 +456,28 @@ watch_scratch() {
     done
 }
 
+# look N: what processes of that runner have open, which the judge names in look.N. Their container is beside its own, so
+# that the kernel doesn't let it see that; here is above both. It waits for the answer, and so does all else.
+look() {
+    { read -r look_to look_word look_at <"$SHM/ask/look.$1" && : >"$SHM/ask/look.$1"; } 2>/dev/null || return 0
+    case $look_to$look_word$look_at in *[!a-zA-Z0-9._/\ ]*) return 0 ;; esac
+    (
+        cd /proc || exit
+        for look_place in $look_at; do
+            [ ! -e "${look_place%%/*}/ns/mnt" ] || echo "${look_place%%/*}:"
+        done
+        ulimit -f 16384
+        # shellcheck disable=SC2086 # words of /proc hold no space
+        case $look_word in
+            pipe) timeout --foreground 5 find $look_at -lname 'pipe:*' -printf '%p:%l\n' ;;
+            tfd) timeout --foreground 5 grep -rsHc -e '^tfd:' -- $look_at ;;
+            *) timeout --foreground 5 grep -rsH -e "^$look_word:" -- $look_at ;;
+        esac
+    ) >"$SHM/ask/look.tmp" 2>/dev/null 3<&-
+    echo "end $?" >>"$SHM/ask/look.tmp"
+    mv -f "$SHM/ask/look.tmp" "$SHM/ask/$look_to"
+}
+
 # obey WHAT NUMBER: a line that the judge wrote about a runner
 obey() {
     [ "$RUNTIME" != none ] || return 0
@@ -463,6 +485,7 @@ obey() {
     case $1 in
         run) start_runner "$2" || put "$SHM/ask/run.$2.status" 125 ;;
         prof) [ -z "$PROFILER" ] || start_runner "$2" $PROFILE || put "$SHM/ask/run.$2.status" 125 ;;
+        look) look "$2" ;;
         stop) [ -f "$SHM/ask/run.$2.pid" ] && end_one "$SHM/ask/run.$2.pid" ;;
     esac
 }
