@@ -25,10 +25,10 @@ runner N).
                        have a user namespace each, and the script is above both. DIR/look.N, written by the judge, is
                        one line `ANSWER WORD PLACE PLACE …`. The script empties it, and leaves DIR/ANSWER (temp + mv): a
                        line `PID:` for each process that it may look at, then `PLACE/FD:LINE` for each line of
-                       /proc/PLACE/FD that begins with WORD (`lock` and `scm_fds` of fdinfo, `Pss` of smaps_rollup, which
-                       has no FD), their number there if that is `tfd`, or each descriptor of /proc/PLACE that is a
-                       `pipe`, and last `end STATUS`. It gives that 5 s and 8 MiB, and does nothing else meanwhile. Only
-                       asked for where facts say `looks=1`.
+                       /proc/PLACE/FD that begins with WORD (`lock` and `scm_fds` of fdinfo, `Pss` of smaps_rollup,
+                       which has no FD), their number there if that is `tfd`, or each descriptor of /proc/PLACE that is
+                       a `pipe`, and last `end STATUS`. It gives that 5 s and 8 MiB, and does nothing else meanwhile.
+                       Only asked for where facts say `looks=1`.
       end              the judge is done: kill every runner that is left and leave the loop. Also do so, and end the
                        job's work, when the judge's container has exited without saying `end`.
     DIR/run.N.pid      written by the script at once after the start (temp + mv): the decimal pid, as the host sees

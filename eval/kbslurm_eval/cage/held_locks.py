@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterable
 
 from kbslurm_eval.cage import seen_processes
-from kbslurm_eval.cage.rationed import Rationed
+from kbslurm_eval.cage.rationed import ASKED_SHARE, SHARE, Rationed
 from kbslurm_eval.cage.seen_processes import Lookout
 
 MOST = 1_000
@@ -19,7 +19,7 @@ class HeldLocks:
     """Whether one runner holds too many, as of the last look."""
 
     def __init__(self, lookout: Lookout | None = None) -> None:
-        self._looks, self._lookout = Rationed(), lookout
+        self._looks, self._lookout = Rationed(ASKED_SHARE if lookout else SHARE), lookout
         self.too_many = False
 
     def look(self, pids: Iterable[int]) -> bool:

@@ -7,7 +7,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Sequence
 
-from kbslurm_eval.cage.rationed import Rationed
+from kbslurm_eval.cage.rationed import ASKED_SHARE, Rationed
 from kbslurm_eval.cage.seen_processes import CantSee, Lookout, is_hidden
 
 USUAL = 64  # sockets that any runner may have, uncounted; whoever has fewer files than that holds hardly anything
@@ -22,7 +22,7 @@ class KernelMemory:
 
     def __init__(self, pid: int, lookout: Lookout | None = None) -> None:
         self._apart = pid if _is_apart(pid) else None
-        self._lookout, self._looks, self._watches = lookout, Rationed(), 0
+        self._lookout, self._looks, self._watches = lookout, Rationed(ASKED_SHARE), 0
         self._each = BUFFER
         file = "/proc/sys/net/core/wmem_default"
         with contextlib.suppress(OSError, ValueError), open(file, encoding="ascii") as told:

@@ -107,8 +107,8 @@ def is_ending(pid: int) -> bool:
 
 
 def lines(pids: Iterable[int], word: Word, lookout: Lookout | None = None, *, strict: bool = False) -> Iterator[bytes]:
-    """The lines of this kind of whatever these processes have open; their number in each if `tfd`, what a descriptor stands
-    for if `pipe`.
+    """The lines of this kind of whatever these processes have open; their number in each if `tfd`, what a descriptor
+    stands for if `pipe`.
 
     `strict`: PermissionError where one of them hides, CantSee where nobody can look; otherwise those have none."""
     hidden: list[int] = []

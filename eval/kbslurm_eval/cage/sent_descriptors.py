@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kbslurm_eval.cage import seen_processes
-from kbslurm_eval.cage.rationed import Rationed
+from kbslurm_eval.cage.rationed import ASKED_SHARE, SHARE, Rationed
 from kbslurm_eval.cage.seen_processes import Lookout
 
 MOST = 32  # Python's own way of handing one on takes each at once
@@ -17,7 +17,7 @@ class SentDescriptors:
     """Whether one runner has too many of them, as of the last look."""
 
     def __init__(self, lookout: Lookout | None = None) -> None:
-        self._looks, self._lookout = Rationed(), lookout
+        self._looks, self._lookout = Rationed(ASKED_SHARE if lookout else SHARE), lookout
         self.too_many = False
 
     def look(self, pids: Iterable[int]) -> bool:
