@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Sequence
 
 from kbslurm_eval.cage.rationed import ASKED_SHARE, Rationed
-from kbslurm_eval.cage.seen_processes import CantSee, Lookout, is_hidden
+from kbslurm_eval.cage.seen_processes import CantSee, Lookout, is_hidden, is_inside
 
 USUAL = 64  # sockets that any runner may have, uncounted; whoever has fewer files than that holds hardly anything
 INTERPRETERS = 16  # files that an interpreter has open in a runner
@@ -21,7 +21,7 @@ class KernelMemory:
     shares the judge's, those that its processes have open are counted."""
 
     def __init__(self, pid: int, lookout: Lookout | None = None) -> None:
-        self._apart = pid if _is_apart(pid) else None
+        self._apart = pid if lookout is None and _is_apart(pid) else None
         self._lookout, self._looks, self._watches = lookout, Rationed(ASKED_SHARE), 0
         self._each = BUFFER
         file = "/proc/sys/net/core/wmem_default"
@@ -42,8 +42,8 @@ class KernelMemory:
     def sockets(self, pids: Iterable[int]) -> int | None:
         """How many there are in its network namespace; None where that is the judge's, too."""
         if (found := self._sockets_there()) is None and self._lookout is not None:
-            # the first process of a container is outside of it
-            self._apart = next(filter(_is_apart, pids), None)
+            # a container's program is beside it, in a network namespace of neither
+            self._apart = next((pid for pid in pids if is_inside(pid) and _is_apart(pid)), None)
             found = self._sockets_there()
         return found
 

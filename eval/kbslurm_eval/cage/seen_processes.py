@@ -136,7 +136,7 @@ def lines(pids: Iterable[int], word: Word, lookout: Lookout | None = None, *, st
         raise CantSee
     for told in found.values():
         yield from told
-    if strict and any(pid not in found and not is_ending(pid) and _is_inside(pid) for pid in hidden):
+    if strict and any(pid not in found and not is_ending(pid) and is_inside(pid) for pid in hidden):
         raise PermissionError
 
 
@@ -166,7 +166,7 @@ def _names(pid: int) -> list[str]:
         return []
 
 
-def _is_inside(pid: int) -> bool:
+def is_inside(pid: int) -> bool:
     """Whether it is in a PID namespace below, and not its first process: those of the container's program hide, too."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:
         for line in file:
