@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kbslurm_eval.cage import held_locks, kernel_memory, processes, seen_processes, user_counts
-from kbslurm_eval.cage.seen_processes import CantSee, Lookout
+from kbslurm_eval.cage.seen_processes import Lookout
 from tests.flow.harness_ground import EVAL
 from tests.services import USER_NAMESPACES, needs
 
@@ -35,9 +35,7 @@ class Script:
 
 def _lookout(folder: Path, answer: bytes, *, answers: bool = True) -> tuple[Lookout, Script]:
     script = Script(folder, answer)
-    lookout = Lookout(folder, 1, script, answers=answers)
-    lookout.rests = True
-    return lookout, script
+    return Lookout(folder, 1, script, answers=answers), script
 
 
 @pytest.fixture
@@ -62,15 +60,6 @@ def test_an_answer_tells_who_could_be_seen_and_what_was_found(tmp_path: Path) ->
     assert found == {11: [b"lock:\t1: POSIX  ADVISORY  READ 11 00:05:4 0 0"], 12: []}
     assert script.asked == [f"seen.1.1 lock {os.getpid()}/fdinfo\n"]
     assert [path.name for path in tmp_path.iterdir()] == ["look.1"], "an answer is read once"
-
-
-def test_who_runs_is_looked_at_only_where_that_cant_wait(tmp_path: Path) -> None:
-    lookout, script = _lookout(tmp_path, b"11:\nend 1\n")
-    lookout.rests = False
-    with pytest.raises(CantSee):
-        lookout.look([1], "lock")
-    assert lookout.look([1], "lock", anyway=True) == {11: []}
-    assert len(script.asked) == 1
 
 
 def test_a_script_that_doesnt_answer_isnt_asked(tmp_path: Path, hiding: Sequence[int]) -> None:

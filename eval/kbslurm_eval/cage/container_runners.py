@@ -188,7 +188,8 @@ class ContainerRunner:
 
     def __init__(self, bell: ContainerRunners, number: int, folder: Path, drain: int, limits: Limits) -> None:
         self._bell, self._number, self._folder, self._limits = bell, number, folder, limits
-        self._killed, self._peak, self._noticed = False, 0, False
+        self._killed, self._peak = False, 0
+        self._noticed = self._rests = False
         self._lookout = Lookout(bell.file("."), number, bell.say, answers=bell.looks)
         self._memory = HeldMemory(limits.memory_bytes, self._lookout.shares)
         self._drain = RunnerLog(drain, limits.log_bytes)
@@ -215,13 +216,13 @@ class ContainerRunner:
 
     def thaw(self) -> None:
         """Continue all its processes."""
-        self._lookout.rests = False
+        self._rests = False
         self._tree.thaw()
 
     def freeze(self) -> None:
         """Stop all its processes; all are stopped when this returns."""
         self._tree.freeze(None)
-        self._lookout.rests = True
+        self._rests = True
         if not self._noticed:
             self._noticed = True
             self._bell.notice(self._tree.known())
@@ -271,11 +272,13 @@ class ContainerRunner:
         if status is not None:
             told = self._bell.file(f"run.{self._number}.memory").exists()
             return TOO_MUCH if self.killed_by_kernel() and (told or self._peak > self._limits.memory_bytes // 2) else ""
-        held = self._memory.now(own := self._tree.known(), self._tree.resident) + self._kernel_memory.now(own)
+        held = self._memory.now(own := self._tree.known(), self._tree.resident)
+        held += self._kernel_memory.now(own, rests=self._rests)
         self._peak = max(self._peak, held)
-        if self._lookout.rests and self._locks.look(own):
+        if self._locks.look(own):
             return held_locks.TOO_MANY
-        if self._lookout.rests and self._kernel_memory.sockets(own) != 0 and self._sent.look(own):
+        # many have sockets: while they work, the judge is to see their answer, and has no time for this
+        if self._rests and self._kernel_memory.sockets(own) != 0 and self._sent.look(own):
             return sent_descriptors.TOO_MANY
         return TOO_MUCH if held > self._limits.memory_bytes else self._hoarded.look(own)
 

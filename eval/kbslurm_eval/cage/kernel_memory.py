@@ -7,7 +7,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Sequence
 
-from kbslurm_eval.cage.rationed import ASKED_SHARE, Rationed
+from kbslurm_eval.cage.rationed import Rationed
 from kbslurm_eval.cage.seen_processes import CantSee, Lookout, is_hidden, is_inside
 
 USUAL = 64  # sockets that any runner may have, uncounted; whoever has fewer files than that holds hardly anything
@@ -22,19 +22,19 @@ class KernelMemory:
 
     def __init__(self, pid: int, lookout: Lookout | None = None) -> None:
         self._apart = pid if lookout is None and _is_apart(pid) else None
-        self._lookout, self._looks, self._watches = lookout, Rationed(ASKED_SHARE), 0
+        self._lookout, self._looks, self._watches = lookout, Rationed(), 0
         self._each = BUFFER
         file = "/proc/sys/net/core/wmem_default"
         with contextlib.suppress(OSError, ValueError), open(file, encoding="ascii") as told:
             self._each = int(told.read())
 
-    def now(self, pids: Iterable[int]) -> int:
-        """In bytes; `pids`: its processes."""
+    def now(self, pids: Iterable[int], *, rests: bool = True) -> int:
+        """In bytes; `pids`: its processes. `rests`: all of them are stopped, so that there is time to ask."""
         own = list(pids)
         many = own if sum(map(_more_than_usual, own)) > USUAL else []
         sockets, watches, hidden = _open_in(many)
         if hidden and self._lookout is not None:
-            watches += self._told_of(hidden, self._lookout)
+            watches += self._told_of(hidden, self._lookout, rests)
         if (apart := self.sockets(own)) is not None:
             sockets = apart
         return max(0, sockets - USUAL) * self._each + watches * WATCH
@@ -55,9 +55,9 @@ class KernelMemory:
             return None if self._lookout is not None else 0
         return None
 
-    def _told_of(self, pids: Sequence[int], lookout: Lookout) -> int:
+    def _told_of(self, pids: Sequence[int], lookout: Lookout, rests: bool) -> int:
         """How many descriptors are in the pollers of those that the judge can't look at, as of the last look."""
-        if lookout.rests and self._looks.is_due:
+        if rests and self._looks.is_due:
             with self._looks.look(), contextlib.suppress(CantSee):
                 self._watches = sum(int(many) for told in lookout.look(pids, "tfd").values() for many in told)
         return self._watches

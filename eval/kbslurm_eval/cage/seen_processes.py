@@ -30,14 +30,12 @@ class Lookout:
 
     def __init__(self, folder: Path, number: int, say: Callable[[str], None], *, answers: bool) -> None:
         self._folder, self._number, self._say, self._answers = folder, number, say, answers
-        self.rests = False  # whether all its processes are stopped
         self.asked = 0
         self.was_cut = False  # the last answer: there was more than anybody would read
 
-    def look(self, pids: Iterable[int], word: Word, *, anyway: bool = False) -> dict[int, list[bytes]]:
-        """What was found of each, without those that the script can't see either. While some run, only `anyway`: the
-        judge is to see their answer then."""
-        if not self._answers or not (self.rests or anyway):
+    def look(self, pids: Iterable[int], word: Word) -> dict[int, list[bytes]]:
+        """What was found of each, without those that the script can't see either."""
+        if not self._answers:
             raise CantSee
         self.asked += 1
         answer = f"seen.{self._number}.{self.asked}"
@@ -82,7 +80,7 @@ class Lookout:
     def shares(self, pids: Iterable[int]) -> dict[int, int]:
         """What each holds of memory in bytes, its share alone of pages that it shares; nothing of whom nobody sees."""
         try:
-            found = self.look(pids, "Pss", anyway=True)
+            found = self.look(pids, "Pss")
         except CantSee:
             return {}
         return {pid: sum(int(line.split()[1]) * 1024 for line in told) for pid, told in found.items() if told}
@@ -128,7 +126,7 @@ def lines(pids: Iterable[int], word: Word, lookout: Lookout | None = None, *, st
         raise PermissionError
     found: dict[int, list[bytes]] = {}
     try:
-        found = lookout.look(hidden, word, anyway=strict)
+        found = lookout.look(hidden, word)
     except CantSee:
         if strict:
             raise
