@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm.backends.local.backend import SHARED_MEMORY
+from kbslurm.backends.local.backend import SHARED_MEMORY, LocalBackend
 from kbslurm.backends.local.supervise import descendants
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import (
@@ -132,6 +132,17 @@ def test_a_right_and_a_wrong_submission_are_told_apart(case: HarnessCase) -> Non
     assert passed.tests
     assert report_of(case, *wrong).verdict == "wrong"
     assert left_on_disk(case, right[0]) + left_on_disk(case, wrong[0]) == []
+
+
+@pytest.mark.parametrize("level", ["0", "1"])
+def test_a_judge_that_is_root_has_runners_of_other_users_below_its_supervisors_folder(
+    case: HarnessCase, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container whose filter refuses namespaces; without root the runners are the judge's own user."""
+    given = case.backend()._environment
+    monkeypatch.setattr(LocalBackend, "_environment", lambda _, paths: {**given(paths), "KBSLURM_EVAL_LEVEL": level})
+    report = report_of(case, *judged(case, example("accepted/accumulated.py")))
+    assert (report.verdict, report.isolation.level) == ("passed", int(level)), report.reason
 
 
 def test_a_cancel_reaches_the_submission_itself(case: HarnessCase) -> None:
