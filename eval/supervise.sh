@@ -53,7 +53,7 @@ dice() {
     esac
 }
 
-# remove FOLDER...
+# remove FOLDER...: whether they are gone
 remove() {
     rm -rf -- "$@" 2>/dev/null && return
     # a runner may have taken its own folders' rights away
@@ -61,8 +61,20 @@ remove() {
     rm -rf -- "$@" 2>/dev/null && return
     # and whoever waits for one that was just ended writes its status still
     sleep 1
-    rm -rf -- "$@" || say "can't remove $*"
+    rm -rf -- "$@" || { say "can't remove $*"; return 1; }
 }
+
+# sweep: remove what a killed script of ours left on this node: its process is gone, its shared memory isn't. Everybody
+# writes there: only what is ours is looked into, and however much there is, each step has a few seconds of a processor.
+sweep() (
+    # shellcheck disable=SC3045
+    ulimit -t 5 && ulimit -v 1000000
+    for left in "$SHM_ROOT"/kb-*; do
+        # shellcheck disable=SC3067
+        { [ -O "$left" ] && [ ! -L "$left" ] && [ -f "$left/script" ] && read -r left_pid <"$left/script"; } || continue
+        kill -0 "$left_pid" || remove "$left" || break
+    done
+) 2>/dev/null
 
 # Every runner and the judge lead a session of their own: what they started is ended with them. Who has ended already
 # is left alone: its number may be that of another job's process by now. (dash knows no `kill -KILL --`.)
@@ -126,17 +138,13 @@ set_up() {
     [ -f "$EVAL/__main__.py" ] || finish setup 1 71 "the harness is not there"
     # A job that is killed for its memory use is only to blame if Slurm gave it what was requested.
     [ -z "${SLURM_MEM_PER_NODE-}" ] || note "$DIR/claim/granted_mb" "$SLURM_MEM_PER_NODE"
+    sweep
     # Everybody writes to these places: a name that nobody could guess, and a folder that is made here or not taken.
     dice || finish setup 1 71 "no random name for shared memory"
     SHM=$SHM_ROOT/kb-$diced
     mkdir -m 700 "$SHM" "$SHM/ask" "$SHM/link" "$SHM/home" ||
         { rmdir "$SHM"/* "$SHM" 2>/dev/null; SHM=; finish setup 1 71 "no shared memory"; }
     note "$SHM/script" "$$" || finish setup 1 71 "shared memory is full"
-    # What a killed script of ours left on this node goes now: its process is gone, its shared memory isn't.
-    for left in "$SHM_ROOT"/kb-*; do
-        { [ -f "$left/script" ] && [ -r "$left/script" ] && read -r left_pid <"$left/script"; } || continue
-        kill -0 "$left_pid" 2>/dev/null || rm -rf -- "$left"
-    done
     [ -n "$SCRATCH_ROOT$SCRATCH_NEEDS" ] || return 0
     for name in $SCRATCH_NEEDS; do
         eval "[ -n \"\${$name-}\" ]" || finish setup 1 71 "a variable of the path of the scratch folder is not set"

@@ -182,6 +182,39 @@ def test_a_runner_that_locks_its_link_leaves_nothing_on_the_node(rig: Rig) -> No
     assert rig.left() == []
 
 
+def test_what_a_killed_script_left_goes_with_the_next_job_whatever_a_runner_closed(rig: Rig) -> None:
+    shm, who = rig.root / "shm", {"user": NOBODY} if os.getuid() == 0 else {}
+    gone, runs = subprocess.Popen(["true"]), subprocess.Popen(["sleep", "100"], **who)  # type: ignore[call-overload]
+    gone.wait()
+    for name, pid in (("kb-dead", gone.pid), ("kb-alive", runs.pid)):
+        (shm / name / "link" / "1" / "deep" / "er").mkdir(parents=True)
+        (shm / name / "link" / "1" / "deep" / "er" / "file").touch()
+        (shm / name / "script").write_text(f"{pid}\n")
+        for closed in ("link/1/deep/er", "link/1/deep", "link/1"):
+            (shm / name / closed).chmod(0)
+    try:
+        assert rig.run("exit 0")["status"] == 0
+        assert rig.left() == ["kb-alive"], "as long as its script runs"
+    finally:
+        runs.kill()
+        runs.wait()
+
+
+def test_nothing_that_others_put_into_shared_memory_keeps_a_job_waiting(rig: Rig) -> None:
+    """Their files are never read, and ours only as long as it takes few seconds."""
+    shm = rig.root / "shm"
+    for name in ("kb-theirs", "kb-ours"):
+        (shm / name).mkdir(mode=0o755)
+        with (shm / name / "script").open("w") as file:
+            file.truncate(1 << 40)
+    rig.foreign |= {shm / "kb-theirs", shm / "kb-theirs" / "script"}
+    (shm / "kb-link").symlink_to("kb-ours")
+    began = time.monotonic()
+    assert rig.run("exit 0")["status"] == 0
+    assert time.monotonic() - began < 60
+    assert rig.left() == ["kb-link", "kb-ours", "kb-theirs"]
+
+
 def test_a_scratch_folder_that_somebody_else_prepared_is_not_taken(rig: Rig) -> None:
     """On a node's /tmp everybody can make a folder of a name that they can guess."""
     (rig.root / "disk" / "kb-7" / "judge").mkdir(parents=True)
