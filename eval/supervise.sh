@@ -53,7 +53,7 @@ dice() {
     esac
 }
 
-# remove FOLDER...
+# remove FOLDER...: whether they are gone
 remove() {
     rm -rf -- "$@" 2>/dev/null && return
     # a runner may have taken its own folders' rights away
@@ -61,8 +61,20 @@ remove() {
     rm -rf -- "$@" 2>/dev/null && return
     # and whoever waits for one that was just ended writes its status still
     sleep 1
-    rm -rf -- "$@" || say "can't remove $*"
+    rm -rf -- "$@" || { say "can't remove $*"; return 1; }
 }
+
+# sweep: remove what a killed script of ours left on this node: its process is gone, its shared memory isn't. Everybody
+# writes there: only what is ours is looked into, and however much there is, each step has a few seconds of a processor.
+sweep() (
+    # shellcheck disable=SC3045
+    ulimit -t 5 && ulimit -v 1000000
+    for left in "$SHM_ROOT"/kb-*; do
+        # shellcheck disable=SC3067
+        { [ -O "$left" ] && [ ! -L "$left" ] && [ -f "$left/script" ] && read -r left_pid <"$left/script"; } || continue
+        kill -0 "$left_pid" || remove "$left" || break
+    done
+) 2>/dev/null
 
 # Every runner and the judge lead a session of their own: what they started is ended with them. Who has ended already
 # is left alone: its number may be that of another job's process by now. (dash knows no `kill -KILL --`.)
@@ -126,17 +138,13 @@ set_up() {
     [ -f "$EVAL/__main__.py" ] || finish setup 1 71 "the harness is not there"
     # A job that is killed for its memory use is only to blame if Slurm gave it what was requested.
     [ -z "${SLURM_MEM_PER_NODE-}" ] || note "$DIR/claim/granted_mb" "$SLURM_MEM_PER_NODE"
+    sweep
     # Everybody writes to these places: a name that nobody could guess, and a folder that is made here or not taken.
     dice || finish setup 1 71 "no random name for shared memory"
     SHM=$SHM_ROOT/kb-$diced
     mkdir -m 700 "$SHM" "$SHM/ask" "$SHM/link" "$SHM/home" ||
         { rmdir "$SHM"/* "$SHM" 2>/dev/null; SHM=; finish setup 1 71 "no shared memory"; }
     note "$SHM/script" "$$" || finish setup 1 71 "shared memory is full"
-    # What a killed script of ours left on this node goes now: its process is gone, its shared memory isn't.
-    for left in "$SHM_ROOT"/kb-*; do
-        { [ -f "$left/script" ] && [ -r "$left/script" ] && read -r left_pid <"$left/script"; } || continue
-        kill -0 "$left_pid" 2>/dev/null || rm -rf -- "$left"
-    done
     [ -n "$SCRATCH_ROOT$SCRATCH_NEEDS" ] || return 0
     for name in $SCRATCH_NEEDS; do
         eval "[ -n \"\${$name-}\" ]" || finish setup 1 71 "a variable of the path of the scratch folder is not set"
@@ -329,7 +337,7 @@ is_alone() {
 
 # tell_facts: what the judge is told of this node. Nobody reads it before the judge is started.
 tell_facts() {
-    printf '%s\n' "container=$RUNTIME" "image=$IMAGE" "image_digest=$DIGEST" "image_pinned=$PINNED" \
+    printf '%s\n' "container=$RUNTIME" looks=1 "image=$IMAGE" "image_digest=$DIGEST" "image_pinned=$PINNED" \
         "image_seen=$SEEN" "scratch=$scratch" ${PROFILER:+"profiler=$PROFILER"} >"$SHM/ask/facts" || finish setup 1 71
     [ -n "$WHOLE" ] || return 0
     # The highest isolation is claimed where this node keeps it.
@@ -456,6 +464,28 @@ watch_scratch() {
     done
 }
 
+# look N: what processes of that runner have open, which the judge names in look.N. Their container is beside its own, so
+# that the kernel doesn't let it see that; here is above both. It waits for the answer, and so does all else.
+look() {
+    { read -r look_to look_word look_at <"$SHM/ask/look.$1" && : >"$SHM/ask/look.$1"; } 2>/dev/null || return 0
+    case $look_to$look_word$look_at in *[!a-zA-Z0-9._/\ ]*) return 0 ;; esac
+    (
+        cd /proc || exit
+        for look_place in $look_at; do
+            [ ! -e "${look_place%%/*}/ns/mnt" ] || echo "${look_place%%/*}:"
+        done
+        ulimit -f 16384
+        # shellcheck disable=SC2086 # words of /proc hold no space
+        case $look_word in
+            pipe) timeout --foreground 5 find $look_at -lname 'pipe:*' -printf '%p:%l\n' ;;
+            tfd) timeout --foreground 5 grep -rsHc -e '^tfd:' -- $look_at ;;
+            *) timeout --foreground 5 grep -rsH -e "^$look_word:" -- $look_at ;;
+        esac
+    ) >"$SHM/ask/look.tmp" 2>/dev/null 3<&-
+    echo "end $?" >>"$SHM/ask/look.tmp"
+    mv -f "$SHM/ask/look.tmp" "$SHM/ask/$look_to"
+}
+
 # obey WHAT NUMBER: a line that the judge wrote about a runner
 obey() {
     [ "$RUNTIME" != none ] || return 0
@@ -463,6 +493,7 @@ obey() {
     case $1 in
         run) start_runner "$2" || put "$SHM/ask/run.$2.status" 125 ;;
         prof) [ -z "$PROFILER" ] || start_runner "$2" $PROFILE || put "$SHM/ask/run.$2.status" 125 ;;
+        look) look "$2" ;;
         stop) [ -f "$SHM/ask/run.$2.pid" ] && end_one "$SHM/ask/run.$2.pid" ;;
     esac
 }

@@ -283,7 +283,7 @@ def short_of_memory(config: Config, problem: Problem, gpus: Sequence[str]) -> Ma
     found: dict[str, list[str]] = {}
     for site in sites(config):
         for gpu in set(gpus) & set(site.gpus):
-            short = script.short_of_memory(site, gpu, problem.limits.memory_bytes, problem.world_size)
+            short = script.short_of_memory(site, gpu, problem.memory_bytes, problem.world_size)
             if short is not None:
                 found.setdefault(gpu, []).append(short)
     return found
@@ -673,7 +673,7 @@ def slurm_place(site: Site, *, budget: CallBudget | None = None) -> Place:
         warm={name: gpu.warm for name, gpu in site.gpus.items() if gpu.warm is not None and gpu.warm.max},
         start_s=site.start_s,
         widest={name: gpu.most for name, gpu in site.gpus.items() if gpu.most is not None},
-        needs_mb=lambda work: needed_mb(site, work.problem.limits.memory_bytes, work.problem.world_size),
+        needs_mb=lambda work: needed_mb(site, work.problem.memory_bytes, work.problem.world_size),
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from kbslurm_eval.shared.time_limits import rivals_of
 from kbslurm_eval.shared.wire import Budget, Build, Limits, Params
 
 Lang = Literal["py", "cu"]
@@ -60,6 +61,13 @@ class Problem:
         """The trusted submission that every measurement is paired with; None: scores are raw times."""
         found = self.config.get("baseline")
         return found if isinstance(found, str) else None
+
+    @property
+    def memory_bytes(self) -> int:
+        """What all submissions in one run may use together, on each rank: a baseline runs beside the submission, and
+        may use as much. A final's limit is all its runners' already."""
+        beside = self.baseline is not None and not rivals_of(self.config)
+        return self.limits.memory_bytes * (2 if beside else 1)
 
     @property
     def is_cold(self) -> bool:

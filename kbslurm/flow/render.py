@@ -7,7 +7,7 @@ from kbslurm.domain.run import Work
 from kbslurm.flow.place import Place
 from kbslurm.ports import JobSpec
 
-REFERENCE_BYTES = 1 << 30  # if a problem has ranks, its reference has as many, each in its own process
+REFERENCE_BYTES = 1 << 30  # of a reference in processes of its own: one in C++; one for each of a problem's ranks
 
 
 def job(work: Work, place: Place) -> JobSpec:
@@ -15,11 +15,11 @@ def job(work: Work, place: Place) -> JobSpec:
 
     Neither text contains the key that seals the report; the manifest names no person and no board.
     """
-    attempt, limits = work.attempt, work.problem.limits
+    attempt = work.attempt
     directory = place.root / attempt.name if place.root is not None else None
     limit_s = time_limit_s(work.problem, work.mode)
     ranks = work.problem.world_size
-    memory_bytes = limits.memory_bytes if ranks == 1 else ranks * (limits.memory_bytes + REFERENCE_BYTES)
+    is_apart = ranks > 1 or bool(work.problem.build.adapter)
     return JobSpec(
         name=attempt.name,
         gpu=attempt.gpu,
@@ -39,7 +39,7 @@ def job(work: Work, place: Place) -> JobSpec:
         ),
         key=work.key,
         time_limit_s=limit_s,
-        memory_bytes=memory_bytes,
+        memory_bytes=ranks * (work.problem.memory_bytes + (REFERENCE_BYTES if is_apart else 0)),
         directory=directory,
         script=place.script(work, directory, limit_s) if place.script and directory else None,
         keeper=attempt.keeper,

@@ -98,7 +98,7 @@ def script_writer(site: Site, *, templates: Path, eval_dir: Path) -> Callable[[W
             harness=harness,
             supervisor=supervisor,
             time_limit_s=time_limit_s,
-            memory_bytes=work.problem.limits.memory_bytes,
+            memory_bytes=work.problem.memory_bytes,
             gpus=work.problem.world_size,
             avoid_nodes=work.avoid_nodes,
             charged=Charged(person=work.person, account=work.cluster_account),
@@ -331,8 +331,8 @@ def _several(site: Site, gpu: GpuType, count: int) -> GpuType:
 
 
 def needed_mb(site: Site, memory_bytes: int, gpus: int = 1) -> int:
-    """What a job needs on this many GPUs if its problem allows this much memory on each: submission and judge, plus a
-    runner's scratch, which is memory too."""
+    """What a job needs on this many GPUs if its problem's submissions may use this much memory on each: theirs, and the
+    judge's, plus a runner's scratch, which is memory too."""
     scratch_mb = 0 if site.container.runtime == "none" else site.paths.scratch_mb
     return math.ceil((memory_bytes + JUDGE_MEMORY_BYTES) * gpus / MIB) + scratch_mb
 
@@ -346,7 +346,7 @@ def short_of_memory(site: Site, gpu: str, memory_bytes: int, gpus: int = 1) -> s
         return None
     return (
         f"{site.name} gives a job on {gpu} {fixed_mb * gpus} MB of memory, and the problem needs {needs_mb} MB"
-        f" (its limit of {memory_bytes * gpus // MIB} MB, and what judge and scratch take)"
+        f" (its runners may use {memory_bytes * gpus // MIB} MB, and judge and scratch take some, too)"
     )
 
 

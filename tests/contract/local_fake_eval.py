@@ -50,6 +50,7 @@ def main() -> int:
         "print": print_much,
         "profile": profile,
         "lock": lock,
+        "nest": nest,
     }
     return doing[manifest.config["do"]](manifest, given.key.read_bytes(), given.out)
 
@@ -220,6 +221,25 @@ def lock(manifest: wire.Manifest, key: bytes, out: Path) -> int:
     for shut in (out, out.parent):
         shut.chmod(0)
     return 0 if manifest.config.get("report") else sleep(manifest, key, out)
+
+
+def nest(manifest: wire.Manifest, key: bytes, out: Path) -> int:
+    """Leave this many folders with names of this length, one in the other and a shut file in the last, in both places
+    that the job may write to; then sleep."""
+    work = Path(sys.argv[sys.argv.index("--work") + 1])
+    for place in (Path.cwd(), work):
+        above = os.open(place, os.O_RDONLY)
+        for _ in range(manifest.config["depth"]):
+            name = "d" * manifest.config["letters"]
+            os.mkdir(name, dir_fd=above)
+            fd = os.open(name, os.O_RDONLY, dir_fd=above)
+            os.close(above)
+            above = fd
+        os.close(os.open("left", os.O_CREAT | os.O_WRONLY, 0, dir_fd=above))
+        os.fchmod(above, 0)
+        os.close(above)
+    leave(out / "heartbeat.json", '{"phase": "test", "done": 2}')
+    return sleep(manifest, key, out)
 
 
 def open_fds() -> list[int]:

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from kbslurm.backends.local import backend as local_backend
+from kbslurm.backends.local import supervise
 from kbslurm.backends.local.backend import MARK, LocalBackend
 from kbslurm.backends.local.evidence import Owner, bears, boot_id, pids, process_start
 from kbslurm.backends.paths import AttemptPaths, is_there
@@ -482,6 +483,48 @@ def test_the_supervisor_of_a_job_that_locks_all_its_folders_says_how_it_ended_an
     assert anyone.backend().find(job.name).ending is ending
     assert list(paths.scratch.iterdir()) == []
     assert not local_backend._work_folder(paths).exists()
+
+
+@pytest.mark.parametrize(("depth", "letters"), [(1500, 1), (60, 200)], ids=["deep", "beyond a path's length"])
+def test_the_supervisor_of_a_job_that_nests_folders_says_how_it_ended_and_leaves_nothing(
+    anyone: LocalCase, depth: int, letters: int
+) -> None:
+    job, attempt = started(anyone, "nest", depth=depth, letters=letters)
+    paths, owner, backend = anyone.paths(job.name), Owner.read(owner_of(anyone, job)), anyone.backend()
+    assert owner is not None
+    wait_until(anyone, "its folders are there", lambda: (backend.progress(attempt) or {}).get("done") == 2)
+    backend.cancel(attempt)
+    wait_until(anyone, "its supervisor has ended", lambda: not owner.lives())
+    assert json.loads(paths.exit.read_bytes())["ending"] == "cancelled", "by its own word"
+    assert list(paths.scratch.iterdir()) == []
+    assert not local_backend._work_folder(paths).exists()
+
+
+def test_what_takes_long_to_remove_goes_after_it_was_said_how_the_job_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And whatever goes wrong with it, that is said."""
+    monkeypatch.setattr(supervise, "CLEARING_S", 0.0)
+    order: dict[str, Any] = {name: str(tmp_path / name) for name in ("work", "scratch", "checking")}
+    order |= {
+        "secrets": [],
+        "exit": str(tmp_path / "exit.json"),
+        "report": str(tmp_path / "report.json"),
+        "report_cap": 1,
+    }
+    for place in ("work", "scratch"):
+        (tmp_path / place / "in" / "it").mkdir(parents=True)
+    watch = supervise.Watch(0.0)
+    watch.status = 1
+    supervise.settle(order, watch)
+    assert json.loads((tmp_path / "exit.json").read_bytes())["ending"] == "no_report"
+    assert (tmp_path / "work" / "in").exists(), "there was no time"
+    supervise.clear(order, supervise.REST_S)
+    assert not (tmp_path / "work").exists() and list((tmp_path / "scratch").iterdir()) == []
+    (tmp_path / "exit.json").unlink()
+    monkeypatch.setattr(supervise, "empty", lambda _place, _give_up: 1 / 0)
+    supervise.settle(order, watch)
+    assert (tmp_path / "exit.json").exists()
 
 
 def test_what_cant_be_seen_isnt_missing(anyone: LocalCase) -> None:

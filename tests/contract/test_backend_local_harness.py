@@ -5,18 +5,32 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from kbslurm.backends.local.backend import SHARED_MEMORY
+from kbslurm.backends.local.backend import SHARED_MEMORY, LocalBackend
 from kbslurm.backends.local.supervise import descendants
-from kbslurm.domain.manifest import manifest_for, manifest_text, time_limit_s
-from kbslurm.domain.run import Ending, OpenAttempt, Seen, new_job_name
+from kbslurm.domain.problem import Problem
+from kbslurm.domain.run import (
+    AttemptId,
+    AttemptState,
+    Ending,
+    OpenAttempt,
+    RunId,
+    Seen,
+    SubmissionId,
+    Work,
+    new_job_name,
+)
+from kbslurm.flow import render
+from kbslurm.flow.place import Place
 from kbslurm.ports import JobSpec
 from kbslurm.problems.loading import load
 from kbslurm_eval.shared import wire
+from kbslurm_eval.shared.wire import Mode
 from tests.contract.backend_suite import REPOSITORY, attempt_of, is_alive, key_of, wait_seen, wait_until
 from tests.contract.test_backend_local import LocalCase, end_all, owner_of
 
@@ -41,21 +55,42 @@ def case(tmp_path: Path) -> Iterator[HarnessCase]:
 
 
 def judged(case: HarnessCase, source: str, file: Path = EXAMPLE) -> tuple[JobSpec, OpenAttempt]:
-    """This source as a job on the example in one file, as the room `render` would make it."""
-    problem = load(file)
-    name = new_job_name()
-    manifest = manifest_for(
-        problem, token=name, attempt=1, nonce="nonce", mode="test", gpu=case.gpu, source=source, secret_seed="17"
-    )
-    job = JobSpec(
+    """This source as a job on the example in one file."""
+    return sent(case, source, load(file), "test")
+
+
+def sent(case: HarnessCase, source: str, problem: Problem, mode: Mode) -> tuple[JobSpec, OpenAttempt]:
+    """This source as a job on this problem, as the room `render` makes it."""
+    name, backend = new_job_name(), case.backend()
+    attempt = OpenAttempt(
+        id=AttemptId(1),
+        run_id=RunId(1),
+        number=1,
         name=name,
+        backend=case.name,
         gpu=case.gpu,
-        manifest=manifest_text(manifest),
-        key=key_of(name),
-        time_limit_s=time_limit_s(problem, "test"),
-        memory_bytes=problem.limits.memory_bytes,
+        state=AttemptState.INTENT,
+        handle=None,
+        opened_at=datetime.now(UTC),
+        deadline_at=None,
     )
-    return job, attempt_of(case, job, case.backend().submit(job))
+    work = Work(
+        attempt=attempt,
+        submission_id=SubmissionId(1),
+        person="somebody",
+        by_staff=False,
+        board="board",
+        mode=mode,
+        file_name="kernel.py",
+        source=source,
+        problem=problem,
+        problem_digest=problem.digest,
+        nonce="nonce",
+        key=key_of(name),
+        secret_seed="17",
+    )
+    job = render.job(work, Place(backend=backend))
+    return job, attempt_of(case, job, backend.submit(job))
 
 
 def example(path: str) -> str:
@@ -99,6 +134,17 @@ def test_a_right_and_a_wrong_submission_are_told_apart(case: HarnessCase) -> Non
     assert left_on_disk(case, right[0]) + left_on_disk(case, wrong[0]) == []
 
 
+@pytest.mark.parametrize("level", ["0", "1"])
+def test_a_judge_that_is_root_has_runners_of_other_users_below_its_supervisors_folder(
+    case: HarnessCase, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container whose filter refuses namespaces; without root the runners are the judge's own user."""
+    given = case.backend()._environment
+    monkeypatch.setattr(LocalBackend, "_environment", lambda _, paths: {**given(paths), "KBSLURM_EVAL_LEVEL": level})
+    report = report_of(case, *judged(case, example("accepted/accumulated.py")))
+    assert (report.verdict, report.isolation.level) == ("passed", int(level)), report.reason
+
+
 def test_a_cancel_reaches_the_submission_itself(case: HarnessCase) -> None:
     job, attempt = judged(case, SLEEPER)
     tree = tree_that_runs(case, job, attempt)
@@ -128,3 +174,14 @@ def test_an_answer_that_brings_the_check_down_is_wrong_and_not_tried_again(case:
     ended = wait_seen(case, case.backend(), attempt, Seen.ENDED)
     assert (ended.ending, ended.exit_code) == (Ending.CHECK_DIED, -signal.SIGSEGV)
     assert case.backend().collect(attempt) is None
+
+
+def test_a_submission_below_its_limit_has_room_beside_a_baseline_that_is_below_it(case: HarnessCase) -> None:
+    """What each may use is the judge's to hold it to; the supervisor sees both."""
+    large = f"held = bytearray(b'1') * {192 << 20}\n\n\n" + example("accepted/accumulated.py")
+    found = load(EXAMPLE)
+    limits = replace(found.limits, memory_bytes=320 << 20)
+    problem = replace(found, limits=limits, config={**found.config, "baseline": large})
+    report = report_of(case, *sent(case, large, problem, "benchmark"))
+    assert report.verdict == "passed", report.reason
+    assert report.benchmarks and all(one.baseline_ns for one in report.benchmarks), "both were there"

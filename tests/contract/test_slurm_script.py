@@ -182,6 +182,39 @@ def test_a_runner_that_locks_its_link_leaves_nothing_on_the_node(rig: Rig) -> No
     assert rig.left() == []
 
 
+def test_what_a_killed_script_left_goes_with_the_next_job_whatever_a_runner_closed(rig: Rig) -> None:
+    shm, who = rig.root / "shm", {"user": NOBODY} if os.getuid() == 0 else {}
+    gone, runs = subprocess.Popen(["true"]), subprocess.Popen(["sleep", "100"], **who)  # type: ignore[call-overload]
+    gone.wait()
+    for name, pid in (("kb-dead", gone.pid), ("kb-alive", runs.pid)):
+        (shm / name / "link" / "1" / "deep" / "er").mkdir(parents=True)
+        (shm / name / "link" / "1" / "deep" / "er" / "file").touch()
+        (shm / name / "script").write_text(f"{pid}\n")
+        for closed in ("link/1/deep/er", "link/1/deep", "link/1"):
+            (shm / name / closed).chmod(0)
+    try:
+        assert rig.run("exit 0")["status"] == 0
+        assert rig.left() == ["kb-alive"], "as long as its script runs"
+    finally:
+        runs.kill()
+        runs.wait()
+
+
+def test_nothing_that_others_put_into_shared_memory_keeps_a_job_waiting(rig: Rig) -> None:
+    """Their files are never read, and ours only as long as it takes few seconds."""
+    shm = rig.root / "shm"
+    for name in ("kb-theirs", "kb-ours"):
+        (shm / name).mkdir(mode=0o755)
+        with (shm / name / "script").open("w") as file:
+            file.truncate(1 << 40)
+    rig.foreign |= {shm / "kb-theirs", shm / "kb-theirs" / "script"}
+    (shm / "kb-link").symlink_to("kb-ours")
+    began = time.monotonic()
+    assert rig.run("exit 0")["status"] == 0
+    assert time.monotonic() - began < 60
+    assert rig.left() == ["kb-link", "kb-ours", "kb-theirs"]
+
+
 def test_a_scratch_folder_that_somebody_else_prepared_is_not_taken(rig: Rig) -> None:
     """On a node's /tmp everybody can make a folder of a name that they can guess."""
     (rig.root / "disk" / "kb-7" / "judge").mkdir(parents=True)
@@ -212,6 +245,51 @@ kill -KILL "$other"
 """
     assert rig.run(RUN_ONE + decoy)["status"] == 0
     assert (rig.root / "other").read_text() == "lives\n"
+
+
+HOLDS = """
+import fcntl, os, select, socket, sys
+
+kept = open(sys.argv[1], "w")
+fcntl.lockf(kept, fcntl.LOCK_EX, 1, 5)
+reads, writes = os.pipe()
+poller = select.epoll()
+for fd in (reads, writes):
+    poller.register(fd)
+here, there = socket.socketpair()
+socket.send_fds(here, [b"x"], [reads, writes, 0])
+open(sys.argv[1] + ".held", "w").close()
+os.read(reads, 1)
+"""
+
+
+def test_a_judge_that_asks_is_told_what_processes_have_open(rig: Rig) -> None:
+    asked = {"lock": "fdinfo", "scm_fds": "fdinfo", "tfd": "fdinfo", "pipe": "fd", "Pss": "smaps_rollup"}
+    (rig.root / "holds.py").write_text(HOLDS)
+    judge = f"{shutil.which('python3', path=os.defpath)} -I {rig.root}/holds.py {rig.root}/kept & holder=$!\n"
+    judge += f"until [ -e {rig.root}/kept.held ]; do sleep 0.05; done\necho $holder >{rig.root}/holder\n"
+    for word, place in asked.items():
+        judge += f"echo seen.1.{word} {word} $holder/{place} 999999999/{place} >$SHM/ask/look.1\n"
+        judge += f"echo look 1 >$SHM/ask/ask\nuntil [ -e $SHM/ask/seen.1.{word} ]; do sleep 0.02; done\n"
+        judge += f"[ ! -s $SHM/ask/look.1 ] && cp $SHM/ask/seen.1.{word} {rig.root}/told.{word}\n"
+    evil = "echo look 2 >$SHM/ask/ask\necho 'seen.3 lock $(touch gone)' >$SHM/ask/look.3\necho look 3 >$SHM/ask/ask\n"
+    told = rig.run(f"{judge}{evil}echo end >$SHM/ask/ask\nkill $holder\n")
+    assert (told["cause"], told["status"]) == ("judge", 0), "what can't be obeyed ends nothing"
+    assert rig.facts()["looks"] == "1"
+    assert rig.left() == []
+    holder = (rig.root / "holder").read_text().strip()
+    found = {word: (rig.root / f"told.{word}").read_text().splitlines() for word in asked}
+    for word, lines in found.items():
+        assert (lines[0], lines[-1].split()[0]) == (f"{holder}:", "end"), word
+    rest = {word: [line.partition(":") for line in lines[1:-1]] for word, lines in found.items()}
+    assert all(place.startswith(f"{holder}/{asked[word]}") for word, lines in rest.items() for place, _, _ in lines)
+    (lock,) = rest["lock"]
+    assert lock[2].startswith("lock:") and "POSIX" in lock[2]
+    assert sum(int(line.split()[1]) for _, _, line in rest["scm_fds"]) == 3
+    assert sum(int(many) for _, _, many in rest["tfd"]) == 2
+    assert len({line for _, _, line in rest["pipe"] if line.startswith("pipe:[")}) == 1
+    (pages,) = rest["Pss"]
+    assert int(pages[2].removeprefix("Pss:").split()[0]) > 100
 
 
 def test_what_a_judge_started_is_ended_with_it(rig: Rig) -> None:

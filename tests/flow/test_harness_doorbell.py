@@ -4,6 +4,7 @@ its containers."""
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,12 +19,18 @@ from kbslurm_eval.shared import wire
 from tests import standin
 from tests.flow import harness_ground as ground
 from tests.flow.test_harness_device import HONEST, on_device
+from tests.flow.test_harness_fence import FILLER
+from tests.flow.test_harness_memory import SENT
+from tests.flow.test_harness_shares import LOCKS, OF_ITS_OWN, OF_ONE_IN_PARTS
 from tests.services import GXX, NAMESPACES, USER_NAMESPACES, needs
 from tests.standin import profilers
 
+SUPERVISOR = (ground.EVAL / "supervise.sh").read_text(encoding="utf-8")
 SCRIPT = r"""
 set -u
 dir=$1 link=$2 python=$3 eval=$4
+SHM=${dir%/*}
+LOOK
 exec 3<>"$dir/ask"
 export TMPDIR="$dir"
 start() {
@@ -40,18 +47,19 @@ start() {
 while read -r verb number <&3; do
   case $verb in
     run | prof) start "$number" "$verb" ;;
+    look) look "$number" ;;
     stop) kill -KILL "$(cat "$dir/run.$number.pid")" 2>/dev/null ;;
     end) break ;;
   esac
 done
 wait
-"""
+""".replace("LOOK", "\n".join(re.findall(r"^look\(\) \{$.*?^\}$", SUPERVISOR, re.MULTILINE | re.DOTALL)))
 RIGHT = "def custom_kernel(data):\n    return sorted(data)\n"
 
 
 @pytest.fixture
 def folders(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
-    asked = tmp_path / "supervisor"
+    asked = tmp_path / "ask"
     asked.mkdir(mode=0o700)
     os.mkfifo(asked / "ask", 0o600)
     link = Path(tempfile.mkdtemp(prefix="kbtest-", dir="/dev/shm"))
@@ -86,12 +94,15 @@ def _judged(
     told: wire.Manifest,
     wrap: str = "",
     env: Mapping[str, str] | None = None,
+    program: Path = ground.EVAL,
 ) -> ground.Outcome:
     asked, link = folders
     argv = ["sh", "-c", SCRIPT, "sh", str(asked), str(link), sys.executable, str(ground.EVAL)]
     script = subprocess.Popen(argv, env={**os.environ, **(env or {}), "KB_WRAP": wrap})
     try:
-        return ground.judged(tmp_path / "attempt", told, "--supervisor", str(asked), "--link", str(link), env=env)
+        return ground.judged(
+            tmp_path / "attempt", told, "--supervisor", str(asked), "--link", str(link), env=env, program=program
+        )
     finally:
         assert script.wait(timeout=ground.GENEROUS_S) == 0
 
@@ -243,3 +254,135 @@ def test_only_arrays_contents_come_late_where_seeds_change_nothing_else(tmp_path
     of_tests, of_layouts = 2, 3  # the test twice, and the output's layout once in each launch
     of_benchmarks = 0 if early else 2 * (4 + 2)  # warm-ups, too
     assert report.log.count("decoded") == of_tests + of_layouts + of_benchmarks
+
+
+# Unprivileged containers: judge and runner each have a user namespace, and the script is in the one above both.
+BESIDE = """
+import os, sys
+
+words = ["unshare", "--user", "--map-current-user", sys.executable, "-I", EVAL, *sys.argv[1:]]
+os.execvp(words[0], words)
+"""
+OF_A_POOL = """
+import multiprocessing as mp
+
+table = bytearray(b"x") * (150 << 20)
+
+
+def part(data):
+    return sorted(data), table[::4096].count(b"x")
+
+
+def custom_kernel(data):
+    return pool.map(part, [data] * 8)[0][0]
+
+
+pool = mp.get_context("fork").Pool(4)
+"""
+WATCHES = """
+import os, select, time
+
+
+def custom_kernel(data):
+    pipes = [os.pipe() for _ in range(5)]
+    for reads, writes in pipes:
+        if os.fork() == 0:
+            events = [os.eventfd(0) for _ in range(400)]
+            pollers = [select.epoll() for _ in range(400)]
+            for poller in pollers:
+                for event in events:
+                    poller.register(event, select.EPOLLIN)
+            os.write(writes, b"x")
+            time.sleep(600)
+        os.read(reads, 1)
+    return sorted(data)
+"""
+HOARDS_OF_PIPES = """
+import os, time
+
+
+def custom_kernel(data):
+    for _ in range(5):
+        if os.fork() == 0:
+            kept = [os.pipe() for _ in range(240)]
+            time.sleep(600)
+    time.sleep(0.3)
+    return sorted(data)
+"""
+
+
+def _judged_beside(
+    tmp_path: Path, folders: tuple[Path, Path], source: str, memory_mb: int, *, looks: bool = True
+) -> wire.Report:
+    (folders[0] / "facts").write_text("container=a script\n" + ("looks=1\n" if looks else ""))
+    program = tmp_path / "beside.py"
+    program.write_text(BESIDE.replace("EVAL", repr(str(ground.EVAL))))
+    told = ground.manifest(source, mode="test", limits=ground.limits(memory_bytes=memory_mb << 20))
+    return _judged(tmp_path, folders, told, NAMESPACES, program=program).told
+
+
+@needs(USER_NAMESPACES)
+@pytest.mark.parametrize(
+    ("source", "memory_mb", "verdict", "said"),
+    [
+        (LOCKS.replace("        HOW\n", OF_ONE_IN_PARTS.lstrip("\n")), 1024, "memory", "locks on ranges of files"),
+        (LOCKS.replace("        HOW\n", OF_ITS_OWN.lstrip("\n")), 1024, "passed", ""),
+        (SENT, 1024, "memory", "on their way through sockets"),
+        (FILLER, 256, "memory", "more memory than allowed"),
+        (WATCHES, 256, "memory", "more memory than allowed"),
+        (OF_A_POOL, 512, "passed", ""),
+    ],
+    ids=["locks", "a database", "files on their way", "sockets", "pollers", "a pool that shares a table"],
+)
+def test_what_a_judge_beside_its_runner_may_not_see_the_script_looks_at(
+    tmp_path: Path, folders: tuple[Path, Path], source: str, memory_mb: int, verdict: str, said: str
+) -> None:
+    """Whatever had no limit there passed, and what processes share counted once for each."""
+    report = _judged_beside(tmp_path, folders, source, memory_mb)
+    assert (report.verdict, said in report.reason) == (verdict, True), (report.reason, report.log[-500:])
+    assert not any("can't be seen here" in note for note in report.isolation.notes)
+
+
+@needs(USER_NAMESPACES)
+def test_where_nobody_can_look_the_report_says_so(tmp_path: Path, folders: tuple[Path, Path]) -> None:
+    report = _judged_beside(tmp_path, folders, RIGHT, 1024, looks=False)
+    assert report.verdict == "passed", report.reason
+    assert [note for note in report.isolation.notes if "can't be seen here" in note], report.isolation.notes
+
+
+SHORT = """
+import sys
+sys.path.insert(0, EVAL)
+from kbslurm_eval.cage import user_counts
+
+user_counts.short = lambda: "pipes"
+from kbslurm_eval import run
+sys.argv[0] = EVAL
+import runpy
+runpy.run_path(EVAL, run_name="__main__")
+"""
+
+
+@needs(USER_NAMESPACES)
+@pytest.mark.parametrize(
+    ("source", "looks", "verdict"),
+    [
+        (RIGHT, True, "passed"),
+        (RIGHT, False, "passed"),
+        (HOARDS_OF_PIPES, True, "memory"),
+        ("import os\n\ndef custom_kernel(data):\n    os._exit(3)\n", True, "infrastructure"),
+        ("import os\n\ndef custom_kernel(data):\n    os._exit(3)\n", False, "infrastructure"),
+    ],
+)
+def test_what_nobody_sees_is_nobodys_guilt(
+    tmp_path: Path, folders: tuple[Path, Path], source: str, looks: bool, verdict: str
+) -> None:
+    """Whoever took a node's pipes for a moment gave strangers' runs the verdict `memory`, which is final."""
+    short = tmp_path / "short.py"
+    short.write_text(SHORT.replace("EVAL", repr(str(ground.EVAL))))
+    (folders[0] / "facts").write_text("container=a script\n" + ("looks=1\n" if looks else ""))
+    program = tmp_path / "beside.py"
+    program.write_text(BESIDE.replace("EVAL", repr(str(short))))
+    told = ground.manifest(source, mode="test", limits=ground.limits(memory_bytes=2 << 30))
+    report = _judged(tmp_path, folders, told, NAMESPACES, program=program).told
+    assert report.verdict == verdict, (report.reason, report.log[-500:])

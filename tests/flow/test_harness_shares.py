@@ -136,7 +136,7 @@ def test_what_a_process_has_is_counted_once_and_what_it_hides_is_too_much() -> N
             poller.register(reads, select.EPOLLIN)
         assert len(user_counts._pipes([os.getpid(), os.getpid()])) >= 3
         before = len(user_counts._pipes([os.getpid()]))
-        assert user_counts._polled(os.getpid()) >= 3
+        assert user_counts._polled([os.getpid()]) >= 3
     for fd in (spare, *(fd for pair in held for fd in pair)):
         os.close(fd)
     assert before - len(user_counts._pipes([os.getpid()])) == 3

@@ -19,7 +19,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     now = [1]
     monkeypatch.setattr(time, "monotonic_ns", lambda: now[0])
 
-    def walked(pids: list[int], limit: int, of: Any) -> int:
+    def walked(pids: list[int], limit: int, of: Any, hidden: Any) -> int:
         now[0] += 500_000_000
         return 900 * MIB
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import tempfile
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from kbslurm.backends.local import supervise
 from kbslurm.backends.ray import boot, node_program
 from kbslurm.backends.ray.node_program import NO_ANSWER, Node
 
@@ -92,3 +94,34 @@ def test_what_killed_processes_left_is_removed_and_nothing_that_is_in_use(above:
         with node_program._place() as other:
             assert sorted(above.iterdir()) == sorted([held, other, made_just_now])
     assert list(above.iterdir()) == [made_just_now]
+
+
+def test_what_is_left_in_memory_goes_with_the_folder_of_its_order_or_keeps_it_for_the_next_one(
+    above: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "shm" / "kb-y-work"
+    for folder in ("x" * 200, "y"):
+        (work / folder).mkdir(parents=True)
+    monkeypatch.setattr(supervise, "CLEARING_S", -1.0)
+    with node_program._place() as held:
+        (held / "kb-y").mkdir()
+        (held / "kb-y" / "order.json").write_text(json.dumps({"work": str(work)}))
+    assert work.exists() and list(above.iterdir()) == [held], "there was no time"
+    os.utime(held, (time.time() - 3600,) * 2)
+    monkeypatch.undo()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with node_program._place():
+        pass
+    assert not work.exists() and list(above.iterdir()) == []
+
+
+def test_a_nest_of_folders_that_an_attempt_left_keeps_nobody_from_its_result(above: Path) -> None:
+    with node_program._place() as held:
+        at = os.open(held, os.O_RDONLY)
+        for _ in range(1500):
+            os.mkdir("d", dir_fd=at)
+            fd = os.open("d", os.O_RDONLY, dir_fd=at)
+            os.close(at)
+            at = fd
+        os.close(at)
+    assert list(above.iterdir()) == []

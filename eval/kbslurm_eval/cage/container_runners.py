@@ -21,6 +21,14 @@ runner N).
       stop N           kill runner N: SIGKILL to the process of run.N.pid and whatever of it is left. No answer;
                        run.N.status appears as for every end. Asking for a runner that has ended is allowed and does
                        nothing.
+      look N           look at processes of runner N for the judge, whom the kernel doesn't let: unprivileged containers
+                       have a user namespace each, and the script is above both. DIR/look.N, written by the judge, is
+                       one line `ANSWER WORD PLACE PLACE …`. The script empties it, and leaves DIR/ANSWER (temp + mv): a
+                       line `PID:` for each process that it may look at, then `PLACE/FD:LINE` for each line of
+                       /proc/PLACE/FD that begins with WORD (`lock` and `scm_fds` of fdinfo, `Pss` of smaps_rollup,
+                       which has no FD), their number there if that is `tfd`, or each descriptor of /proc/PLACE that is
+                       a `pipe`, and last `end STATUS`. It gives that 5 s and 8 MiB, and does nothing else meanwhile.
+                       Only asked for where facts say `looks=1`.
       end              the judge is done: kill every runner that is left and leave the loop. Also do so, and end the
                        job's work, when the judge's container has exited without saying `end`.
     DIR/run.N.pid      written by the script at once after the start (temp + mv): the decimal pid, as the host sees
@@ -29,6 +37,7 @@ runner N).
                        (128 + signal when it was killed, as the shell says it).
     DIR/facts          optional, written by the script before the judge starts: lines `name=value`.
                        `container=apptainer` names the means; `profiler=ncu` a profiler (see `prof`);
+                       `looks=1` that it obeys `look`;
                        `exclusive=1` says that GPU and cores are this job's alone: with it and with what the
                        runner finds inside the isolation level is 3 instead of 2.
                        `image=…`, `image_digest=…` (what it is), `image_pinned=…` (what it has to be) and
@@ -54,7 +63,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kbslurm_eval.cage import held_locks, places, sent_descriptors, user_counts
+from kbslurm_eval.cage import held_locks, places, seen_processes, sent_descriptors
 from kbslurm_eval.cage.core_warmer import CoreWarmer
 from kbslurm_eval.cage.held_locks import HeldLocks
 from kbslurm_eval.cage.held_memory import HeldMemory
@@ -74,7 +83,9 @@ from kbslurm_eval.cage.runners import (
     folder_apart,
     profiler_named,
 )
+from kbslurm_eval.cage.seen_processes import CANT_LOOK, Lookout
 from kbslurm_eval.cage.sent_descriptors import SentDescriptors
+from kbslurm_eval.cage.user_counts import Hoarded
 from kbslurm_eval.shared.wire import LOG_CAP, Limits
 
 
@@ -92,6 +103,7 @@ class ContainerRunners:
         self.container = facts.get("exclusive") == "1"
         self.profiler, self.profiling = profiler_named(facts.get("profiler", "")), False
         self.spared = False
+        self.looks = facts.get("looks") == "1"
         self.image: Mapping[str, str] = {name: facts[name] for name in IMAGE_FACTS if facts.get(name)}
         self.notes: Sequence[str] = (
             (f"all that a runner may write: {facts['scratch']}",) if facts.get("scratch") else ()
@@ -144,6 +156,11 @@ class ContainerRunners:
         """A file of the protocol."""
         return self._folder / name
 
+    def notice(self, pids: Sequence[int]) -> None:
+        """Say in the report if these processes of a runner can't be looked at by anybody."""
+        if not self.looks and CANT_LOOK not in self.notes and any(map(seen_processes.is_hidden, pids)):
+            self.notes = (*self.notes, CANT_LOOK)
+
     def close(self) -> None:
         """End every runner; the script leaves its loop."""
         self.warmer.close()
@@ -172,13 +189,15 @@ class ContainerRunner:
     def __init__(self, bell: ContainerRunners, number: int, folder: Path, drain: int, limits: Limits) -> None:
         self._bell, self._number, self._folder, self._limits = bell, number, folder, limits
         self._killed, self._peak = False, 0
-        self._memory = HeldMemory(limits.memory_bytes)
+        self._noticed = self._rests = False
+        self._lookout = Lookout(bell.file("."), number, bell.say, answers=bell.looks)
+        self._memory = HeldMemory(limits.memory_bytes, self._lookout.shares)
         self._drain = RunnerLog(drain, limits.log_bytes)
         self._text: str | None = None
         self._pid = self._awaited()
         self._tree = ProcessTree([self._pid], None, inner=True)
-        self._kernel_memory, self._locks = KernelMemory(self._pid), HeldLocks()
-        self._sent = SentDescriptors()
+        self._kernel_memory, self._locks = KernelMemory(self._pid, self._lookout), HeldLocks(self._lookout)
+        self._sent, self._hoarded = SentDescriptors(self._lookout), Hoarded(self._lookout)
 
     @property
     def folder(self) -> Path:
@@ -197,11 +216,16 @@ class ContainerRunner:
 
     def thaw(self) -> None:
         """Continue all its processes."""
+        self._rests = False
         self._tree.thaw()
 
     def freeze(self) -> None:
         """Stop all its processes; all are stopped when this returns."""
         self._tree.freeze(None)
+        self._rests = True
+        if not self._noticed:
+            self._noticed = True
+            self._bell.notice(self._tree.known())
 
     def went_on_ns(self) -> int:
         """How long some of its processes went on while it was stopped last."""
@@ -248,13 +272,15 @@ class ContainerRunner:
         if status is not None:
             told = self._bell.file(f"run.{self._number}.memory").exists()
             return TOO_MUCH if self.killed_by_kernel() and (told or self._peak > self._limits.memory_bytes // 2) else ""
-        held = self._memory.now(own := self._tree.known(), self._tree.resident) + self._kernel_memory.now(own)
+        held = self._memory.now(own := self._tree.known(), self._tree.resident)
+        held += self._kernel_memory.now(own, rests=self._rests)
         self._peak = max(self._peak, held)
         if self._locks.look(own):
             return held_locks.TOO_MANY
-        if self._sent.look(own):
+        # many have sockets: while they work, the judge is to see their answer, and has no time for this
+        if self._rests and self._kernel_memory.sockets(own) != 0 and self._sent.look(own):
             return sent_descriptors.TOO_MANY
-        return TOO_MUCH if held > self._limits.memory_bytes else user_counts.hoarded(own)
+        return TOO_MUCH if held > self._limits.memory_bytes else self._hoarded.look(own)
 
     def kill(self) -> None:
         """Asks the script and signals the tree itself; waits a moment for the script's word."""

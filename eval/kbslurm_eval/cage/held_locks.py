@@ -4,10 +4,11 @@ it whenever anybody closes that file, /dev/null and the C library too, whether t
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterable
 
-from kbslurm_eval.cage.rationed import Rationed
+from kbslurm_eval.cage import seen_processes
+from kbslurm_eval.cage.rationed import ASKED_SHARE, SHARE, Rationed
+from kbslurm_eval.cage.seen_processes import Lookout
 
 MOST = 1_000
 TOO_MANY = f"the submission holds more than {MOST:,} locks on ranges of files"
@@ -17,15 +18,15 @@ LINE = 40  # bytes of a lock in /proc/locks, at least
 class HeldLocks:
     """Whether one runner holds too many, as of the last look."""
 
-    def __init__(self) -> None:
-        self._looks = Rationed()
+    def __init__(self, lookout: Lookout | None = None) -> None:
+        self._looks, self._lookout = Rationed(ASKED_SHARE if lookout else SHARE), lookout
         self.too_many = False
 
     def look(self, pids: Iterable[int]) -> bool:
         """Whether these processes hold more than anybody needs, together."""
         if not self.too_many and self._looks.is_due:
             with self._looks.look():
-                self.too_many = _many_there_are() and _held_by(pids) > MOST
+                self.too_many = _many_there_are() and _held_by(pids, self._lookout) > MOST
         return self.too_many
 
 
@@ -38,20 +39,15 @@ def _many_there_are() -> bool:
     return size >= MOST * LINE
 
 
-def _held_by(pids: Iterable[int]) -> int:
+def _held_by(pids: Iterable[int], lookout: Lookout | None) -> int:
     """How many of them these processes hold. A descriptor shows those that were made by way of its own open file, and
     so does each copy of it."""
     seen, alike = set[bytes](), 0
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            for fd in os.listdir(f"/proc/{pid}/fdinfo"):
-                with contextlib.suppress(OSError), open(f"/proc/{pid}/fdinfo/{fd}", "rb") as file:
-                    for line in file:
-                        if line.startswith(b"lock:"):
-                            told = line.split(b" ", 1)[1]  # without its number there
-                            if told.startswith(b"FLOCK"):  # of a whole file: each open one may have its own, all alike
-                                alike += 1
-                            seen.add(told)
-                            if len(seen) + alike > MOST:
-                                return len(seen) + alike
-    return len(seen) + alike
+    for line in seen_processes.lines(pids, "lock", lookout):
+        told = line.split(b" ", 1)[1]  # without its number there
+        if told.startswith(b"FLOCK"):  # of a whole file: each open one may have its own, all alike
+            alike += 1
+        seen.add(told)
+        if len(seen) + alike > MOST:
+            break
+    return MOST + 1 if lookout is not None and lookout.was_cut else len(seen) + alike

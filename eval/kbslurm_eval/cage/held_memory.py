@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from kbslurm_eval.cage.processes import resident_bytes
 
@@ -18,8 +18,8 @@ class HeldMemory:
     when it has become cheap beside the time that has passed.
     """
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self, limit: int, hidden: Callable[[Sequence[int]], Mapping[int, int]] = lambda _: {}) -> None:
+        self._limit, self._hidden = limit, hidden
         self._held = self._sum = self._next_ns = 0
         self.walks = 0
 
@@ -34,7 +34,7 @@ class HeldMemory:
         if grown > 0 and self._held + grown <= self._limit and time.monotonic_ns() < self._next_ns:
             return self._held + grown  # at most
         began = time.monotonic_ns()
-        self._held, self._sum = resident_bytes(pids, self._limit, of), resident
+        self._held, self._sum = resident_bytes(pids, self._limit, of, self._hidden), resident
         self.walks += 1
         took = time.monotonic_ns() - began
         self._next_ns = began + took + int(took / SHARE)

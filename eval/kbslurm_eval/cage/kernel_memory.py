@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from kbslurm_eval.cage.user_counts import watched
+from kbslurm_eval.cage.rationed import Rationed
+from kbslurm_eval.cage.seen_processes import CantSee, Lookout, is_hidden, is_inside
 
 USUAL = 64  # sockets that any runner may have, uncounted; whoever has fewer files than that holds hardly anything
 INTERPRETERS = 16  # files that an interpreter has open in a runner
@@ -19,41 +20,76 @@ class KernelMemory:
     """At most what the sockets and pollers of one runner hold. Its network namespace has no other sockets; where it
     shares the judge's, those that its processes have open are counted."""
 
-    def __init__(self, pid: int) -> None:
-        self._file = f"/proc/{pid}/net/sockstat"
+    def __init__(self, pid: int, lookout: Lookout | None = None) -> None:
+        self._apart = pid if lookout is None and _is_apart(pid) else None
+        self._lookout, self._looks, self._watches = lookout, Rationed(), 0
         self._each = BUFFER
-        self._is_apart = False
-        with contextlib.suppress(OSError, ValueError):
-            self._is_apart = os.stat(f"/proc/{pid}/ns/net").st_ino != os.stat("/proc/self/ns/net").st_ino
-            with open("/proc/sys/net/core/wmem_default", encoding="ascii") as file:
-                self._each = int(file.read())
+        file = "/proc/sys/net/core/wmem_default"
+        with contextlib.suppress(OSError, ValueError), open(file, encoding="ascii") as told:
+            self._each = int(told.read())
 
-    def now(self, pids: Iterable[int]) -> int:
-        """In bytes; `pids`: its processes."""
+    def now(self, pids: Iterable[int], *, rests: bool = True) -> int:
+        """In bytes; `pids`: its processes. `rests`: all of them are stopped, so that there is time to ask."""
         own = list(pids)
-        sockets, watches = _open_in(own if sum(map(_more_than_usual, own)) > USUAL else [])
-        if self._is_apart:
-            sockets = self._sockets_there()
+        many = own if sum(map(_more_than_usual, own)) > USUAL else []
+        sockets, watches, hidden = _open_in(many)
+        if hidden and self._lookout is not None:
+            watches += self._told_of(hidden, self._lookout, rests)
+        if (apart := self.sockets(own)) is not None:
+            sockets = apart
         return max(0, sockets - USUAL) * self._each + watches * WATCH
 
-    def _sockets_there(self) -> int:
-        with contextlib.suppress(OSError, ValueError, IndexError), open(self._file, encoding="ascii") as file:
-            return int(file.readline().split()[2])  # "sockets: used 27"
-        return 0
+    def sockets(self, pids: Iterable[int]) -> int | None:
+        """How many there are in its network namespace; None where that is the judge's, too."""
+        if (found := self._sockets_there()) is None and self._lookout is not None:
+            # a container's program is beside it, in a network namespace of neither
+            self._apart = next((pid for pid in pids if is_inside(pid) and _is_apart(pid)), None)
+            found = self._sockets_there()
+        return found
+
+    def _sockets_there(self) -> int | None:
+        if self._apart is not None:
+            file = f"/proc/{self._apart}/net/sockstat"
+            with contextlib.suppress(OSError, ValueError, IndexError), open(file, encoding="ascii") as told:
+                return int(told.readline().split()[2])  # "sockets: used 27"
+            return None if self._lookout is not None else 0
+        return None
+
+    def _told_of(self, pids: Sequence[int], lookout: Lookout, rests: bool) -> int:
+        """How many descriptors are in the pollers of those that the judge can't look at, as of the last look."""
+        if rests and self._looks.is_due:
+            with self._looks.look(), contextlib.suppress(CantSee):
+                self._watches = sum(int(many) for told in lookout.look(pids, "tfd").values() for many in told)
+        return self._watches
+
+
+def _is_apart(pid: int) -> bool:
+    """Whether its network namespace is another one than this process's. Who may not ask which one it is looks at a file
+    that each has for itself."""
+    with contextlib.suppress(OSError):
+        try:
+            return os.stat(f"/proc/{pid}/ns/net").st_ino != os.stat("/proc/self/ns/net").st_ino
+        except PermissionError:
+            return os.stat(f"/proc/{pid}/net/sockstat").st_ino != os.stat("/proc/self/net/sockstat").st_ino
+    return False
 
 
 def _more_than_usual(pid: int) -> int:
     """How many more files it has open than an interpreter does."""
-    with contextlib.suppress(OSError):  # it is gone, or doesn't let that be seen
+    with contextlib.suppress(OSError):  # it is gone
         many = os.stat(f"/proc/{pid}/fd").st_size or len(os.listdir(f"/proc/{pid}/fd"))  # older kernels don't tell
         return max(0, many - INTERPRETERS)
     return 0
 
 
-def _open_in(pids: Iterable[int]) -> tuple[int, int]:
-    """How many sockets these have open, each once, and how many descriptors are in their pollers."""
-    sockets, watches = set[str](), 0
+def _open_in(pids: Iterable[int]) -> tuple[int, int, list[int]]:
+    """How many sockets these have open, each once, how many descriptors are in their pollers, and who of them doesn't
+    let that be seen."""
+    sockets, watches, hidden = set[str](), 0, list[int]()
     for pid in pids:
+        if is_hidden(pid):
+            hidden.append(pid)
+            continue
         with contextlib.suppress(OSError):
             for fd in os.listdir(f"/proc/{pid}/fd"):
                 with contextlib.suppress(OSError):
@@ -61,5 +97,6 @@ def _open_in(pids: Iterable[int]) -> tuple[int, int]:
                     if told.startswith("socket:"):
                         sockets.add(told)
                     elif told == "anon_inode:[eventpoll]":
-                        watches += watched(pid, fd)
-    return len(sockets), watches
+                        with open(f"/proc/{pid}/fdinfo/{fd}", "rb") as file:
+                            watches += file.read().count(b"tfd:")
+    return len(sockets), watches, hidden

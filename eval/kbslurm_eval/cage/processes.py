@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _FOLDERS_LINKS = 2  # of /proc/PID/task, which has one more for each thread
@@ -58,7 +58,7 @@ def parent_of_this() -> int:
 
 def has_ended(pid: int) -> bool:
     """Whether none of its threads is left."""
-    return state_of(pid) in "ZX" and _proc_folder(pid) == f"/proc/{pid}"
+    return state_of(pid) in "ZX" and proc_folder(pid) == f"/proc/{pid}"
 
 
 def _state_in(stat: bytes) -> bytes:
@@ -74,7 +74,7 @@ def send_signal(pid: int, number: int) -> bool:
     return True
 
 
-def _proc_folder(pid: int) -> str:
+def proc_folder(pid: int) -> str:
     """Where the kernel shows its memory: if its first thread has ended, at a thread that hasn't."""
     if state_of(pid) == "Z":
         with contextlib.suppress(OSError):
@@ -99,25 +99,33 @@ def ran_ns(pid: int) -> int | None:
 
 def mapped_bytes(pid: int) -> int:
     """What of its memory are pages of files, those in shared memory among them."""
-    with contextlib.suppress(OSError, IndexError, ValueError), open(f"{_proc_folder(pid)}/statm", "rb") as file:
+    with contextlib.suppress(OSError, IndexError, ValueError), open(f"{proc_folder(pid)}/statm", "rb") as file:
         return int(file.read().split()[2]) * _PAGE
     return 0
 
 
-def resident_bytes(pids: list[int], limit: int, of: Callable[[int], int]) -> int:
-    """The memory that these processes hold; where it seems to be over the limit pages that they share count once."""
+def resident_bytes(
+    pids: list[int], limit: int, of: Callable[[int], int], hidden: Callable[[Sequence[int]], Mapping[int, int]]
+) -> int:
+    """The memory that these processes hold; where it seems to be over the limit pages that they share count once.
+    `hidden`: the share of those that don't show it to this process, as far as it can be had."""
     resident = sum(map(of, pids))
     if resident <= limit or len(pids) < 2:
         return resident
-    shared = 0
+    shared, unseen = 0, list[int]()
     for pid in pids:
         try:
-            with open(f"{_proc_folder(pid)}/smaps_rollup", "rb") as file:
+            with open(f"{proc_folder(pid)}/smaps_rollup", "rb") as file:
                 shared += sum(int(line.split()[1]) * 1024 for line in file if line.startswith(b"Pss:"))
+        except PermissionError:
+            unseen.append(pid)
         except (OSError, IndexError, ValueError):
             if not has_ended(pid):
                 return resident  # it can't be told apart: the plain sum counts
-    return shared
+    found = hidden(unseen) if unseen else {}
+    if any(pid not in found and not has_ended(pid) for pid in unseen):
+        return resident
+    return shared + sum(found.values())
 
 
 def namespace_numbers(pid: int) -> list[int]:
@@ -218,7 +226,7 @@ class ProcessPages:
                     return found
             os.close(self._sizes.pop(pid))
         with contextlib.suppress(*GONE):
-            place = _proc_folder(pid)
+            place = proc_folder(pid)
             fd = os.open(f"{place}/statm", os.O_RDONLY | os.O_CLOEXEC)
             try:
                 return _resident_in(os.pread(fd, STAT_SIZE, 0))

@@ -3,11 +3,11 @@ of open files, and so in no count."""
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Iterable
 
-from kbslurm_eval.cage.rationed import Rationed
+from kbslurm_eval.cage import seen_processes
+from kbslurm_eval.cage.rationed import ASKED_SHARE, SHARE, Rationed
+from kbslurm_eval.cage.seen_processes import Lookout
 
 MOST = 32  # Python's own way of handing one on takes each at once
 TOO_MANY = f"the submission has more than {MOST} open files on their way through sockets"
@@ -16,24 +16,14 @@ TOO_MANY = f"the submission has more than {MOST} open files on their way through
 class SentDescriptors:
     """Whether one runner has too many of them, as of the last look."""
 
-    def __init__(self) -> None:
-        self._looks = Rationed()
+    def __init__(self, lookout: Lookout | None = None) -> None:
+        self._looks, self._lookout = Rationed(ASKED_SHARE if lookout else SHARE), lookout
         self.too_many = False
 
     def look(self, pids: Iterable[int]) -> bool:
         """Whether these processes' sockets hold more than anybody needs, together."""
         if not self.too_many and self._looks.is_due:
             with self._looks.look():
-                self.too_many = sum(map(_sent_by, pids)) > MOST
+                told = seen_processes.lines(pids, "scm_fds", self._lookout)
+                self.too_many = sum(int(line.split()[1]) for line in told) > MOST
         return self.too_many
-
-
-def _sent_by(pid: int) -> int:
-    many = 0
-    with contextlib.suppress(OSError):
-        for fd in os.listdir(f"/proc/{pid}/fd"):
-            with contextlib.suppress(OSError, ValueError):
-                if os.readlink(f"/proc/{pid}/fd/{fd}").startswith("socket:"):
-                    with open(f"/proc/{pid}/fdinfo/{fd}", "rb") as file:
-                        many += sum(int(line.split()[1]) for line in file if line.startswith(b"scm_fds:"))
-    return many

@@ -8,13 +8,13 @@ import errno
 import fcntl
 import os
 import select
-from collections.abc import Callable, Iterable
-from typing import Literal, TypeVar
+from collections.abc import Iterable
+from typing import Literal
 
-from kbslurm_eval.cage.processes import GONE
+from kbslurm_eval.cage.rationed import Rationed
+from kbslurm_eval.cage.seen_processes import CantSee, Lookout, lines
 
 Kind = Literal["pipes", "pollers"]
-_Found = TypeVar("_Found")
 
 USUAL_PIPE = 65_536  # bytes that a pipe holds
 LEAST_PIPES, LEAST_POLLED = 16_384, 100_000  # pages of pipes and descriptors in pollers, if this machine doesn't say
@@ -53,87 +53,46 @@ def hoarded(pids: Iterable[int]) -> str:
     return f"the submission {TOLD[kind]}" if kind is not None and hoards(pids, kind) else ""
 
 
-def hoards(pids: Iterable[int], kind: Kind) -> bool:
-    """Whether these stopped processes have more of it than a run needs, or don't let that be seen."""
+class Hoarded:
+    """The same of one runner that somebody else has to look at for the judge: only so often."""
+
+    def __init__(self, lookout: Lookout) -> None:
+        self._lookout, self._looks = lookout, Rationed()
+
+    def look(self, pids: Iterable[int]) -> str:
+        """What there is too little left of because of these processes, in a sentence; empty if nothing."""
+        if (kind := short()) is None or not self._looks.is_due:
+            return ""
+        with self._looks.look():
+            return f"the submission {TOLD[kind]}" if hoards(pids, kind, self._lookout) else ""
+
+
+def hoards(pids: Iterable[int], kind: Kind, lookout: Lookout | None = None) -> bool:
+    """Whether these stopped processes have more of it than a run needs, or don't let that be seen. Where nobody can see
+    it, they don't."""
     own = list(pids)
     try:
-        if any(_seen(_sends_descriptors, pid, False) for pid in own):
+        if any(int(line.split()[1]) > 0 for line in lines(own, "scm_fds", lookout, strict=True)):
             return True
         if kind == "pipes":
             pages = USUAL_PIPE // os.sysconf("SC_PAGE_SIZE")
-            return PART * pages * len(_pipes(own)) > _limit("/proc/sys/fs/pipe-user-pages-soft", LEAST_PIPES)
-        many = sum(_seen(_polled, pid, 0) for pid in own)
+            return PART * pages * len(_pipes(own, lookout)) > _limit("/proc/sys/fs/pipe-user-pages-soft", LEAST_PIPES)
+        many = _polled(own, lookout)
         return PART * many > _limit("/proc/sys/fs/epoll/max_user_watches", LEAST_POLLED)
     except PermissionError:
         return True
+    except CantSee:
+        return False
 
 
-def _seen(read: Callable[[int], _Found], pid: int, nothing: _Found) -> _Found:
-    """What is read of this process; nothing of one that is ending: what it had open is root's to see by then, from one
-    moment to the next."""
-    try:
-        return read(pid)
-    except PermissionError:
-        if _is_ending(pid):
-            return nothing
-        raise
-
-
-def _pipes(pids: Iterable[int]) -> set[str]:
+def _pipes(pids: Iterable[int], lookout: Lookout | None = None) -> set[bytes]:
     """The pipes that one of these has open."""
-    return set[str]().union(*(_seen(_pipes_of, pid, set[str]()) for pid in pids))
+    return set(lines(pids, "pipe", lookout, strict=True))
 
 
-def _pipes_of(pid: int) -> set[str]:
-    found = set[str]()
-    for fd in _names(pid):
-        with contextlib.suppress(*GONE):
-            if (told := os.readlink(f"/proc/{pid}/fd/{fd}")).startswith("pipe:"):
-                found.add(told)
-    return found
-
-
-def _polled(pid: int) -> int:
-    """How many descriptors this one's pollers watch."""
-    count = 0
-    for fd in _names(pid):
-        with contextlib.suppress(*GONE):
-            if os.readlink(f"/proc/{pid}/fd/{fd}") == "anon_inode:[eventpoll]":
-                count += watched(pid, fd)
-    return count
-
-
-def watched(pid: int, fd: str) -> int:
-    """How many descriptors this poller watches."""
-    with open(f"/proc/{pid}/fdinfo/{fd}", "rb") as file:
-        return file.read().count(b"tfd:")
-
-
-def _sends_descriptors(pid: int) -> bool:
-    """Whether descriptors are on their way through its sockets: they are nobody's while they are."""
-    for fd in _names(pid):
-        with contextlib.suppress(*GONE):
-            if os.readlink(f"/proc/{pid}/fd/{fd}").startswith("socket:"):
-                with open(f"/proc/{pid}/fdinfo/{fd}", "rb") as file:
-                    told = dict(line.partition(b":")[::2] for line in file)
-                if int(told.get(b"scm_fds", 0)) > 0:
-                    return True
-    return False
-
-
-def _names(pid: int) -> list[str]:
-    """The descriptors that it has open; PermissionError where it doesn't let them be seen."""
-    try:
-        return os.listdir(f"/proc/{pid}/fd")
-    except GONE:
-        return []
-
-
-def _is_ending(pid: int) -> bool:
-    """Whether it has no memory any more."""
-    with contextlib.suppress(*GONE), open(f"/proc/{pid}/statm", "rb") as file:
-        return not any(map(int, file.read().split()))
-    return True
+def _polled(pids: Iterable[int], lookout: Lookout | None = None) -> int:
+    """How many descriptors the pollers of these watch."""
+    return sum(map(int, lines(pids, "tfd", lookout, strict=True)))
 
 
 def _limit(file: str, least: int) -> int:

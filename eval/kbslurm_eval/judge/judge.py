@@ -108,6 +108,7 @@ class Judge:
             verdict, reason = "infrastructure", f"the harness failed: {type(error).__name__}"
         finally:
             self._run.close()
+        self.note([note for note in self._run.runners.notes if note not in self._run.results.notes])
         return report_of(self._run, verdict, clean(reason, 2 * MESSAGE_CAP), started)
 
     def _profile(self) -> None:

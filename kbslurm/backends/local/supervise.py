@@ -7,7 +7,7 @@ the order brings them all. It stands between accepting and measuring, so it impo
 pathlib; fork and exec, not subprocess; no dataclass.
 """
 
-# ruff: noqa: PTH101, PTH102, PTH104, PTH106, PTH108, PTH110, PTH114, PTH119, PTH120, PTH123, PTH208
+# ruff: noqa: PTH101, PTH102, PTH104, PTH106, PTH108, PTH110, PTH119, PTH120, PTH123, PTH208
 from __future__ import annotations
 
 import os
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 KILLING_S = 30.0
-CLEARING_S = 5.0
+CLEARING_S = 5.0  # before it says how it ended
+REST_S = 60.0  # afterwards; what is left even then goes with the attempt's folder
 DEFAULT_AGAIN = ("SIGHUP", "SIGINT", "SIGTERM", "SIGCHLD", "SIGPIPE", "SIGXFSZ")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 # A kernel may lack these lists; then the parent of every process is read.
@@ -78,6 +79,7 @@ def main(order_file: str, starting: int) -> int:
         run(order, watch, signals)
     settle(order, watch)
     ring(order["doorbells"])
+    clear(order, REST_S)
     return 0
 
 
@@ -124,6 +126,8 @@ def run(order: dict[str, Any], watch: Watch, signals: int) -> None:
     log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         os.mkdir(order["work"], 0o700)
+        if os.getuid() == 0:  # outside of namespaces root's runners are users of their own, who pass through here
+            os.chmod(order["work"], 0o711)  # noqa: S103
     except OSError as error:
         watch.why, watch.reason = "no_report", f"can't make the folder for its runners: {error}"
         return
@@ -342,7 +346,10 @@ def settle(order: dict[str, Any], watch: Watch) -> None:
     """Remove everything that another job could learn from, and record how it ended."""
     for path in (order["exit"], order["report"]):
         unlock(os.path.dirname(path))
-    clear(order)
+    try:
+        clear(order, CLEARING_S)
+    except Exception:  # noqa: BLE001, S110 - whatever a job left, how it ended is told
+        pass
     report = report_at(order["report"], order["report_cap"])
     ending, reason = watch.why, watch.reason
     if ending != "cancelled" and report == "there":
@@ -395,41 +402,83 @@ def in_words(status: int | None) -> str:
     return f"with exit code {status}" if status >= 0 else f"by signal {-status}"
 
 
-def clear(order: dict[str, Any]) -> None:
-    """Remove the manifest, the key and what is in the working folders. What takes too long is left for pruning."""
-    give_up = time.monotonic() + CLEARING_S
+def clear(order: dict[str, Any], within_s: float) -> None:
+    """Remove the manifest, the key and what is in the working folders, as far as it goes in this time."""
+    give_up = time.monotonic() + within_s
     for path in order["secrets"]:
         quietly(os.unlink, path)
-    for place in (order["work"], order["scratch"]):
-        unlock(place)
-        for folder, folders, _ in os.walk(place):
-            for name in folders:
-                unlock(f"{folder}/{name}")
-            if time.monotonic() > give_up:
-                return
-        for folder, folders, files in os.walk(place, topdown=False):
-            for name in files:
-                quietly(os.unlink, f"{folder}/{name}")
-            for name in folders:
-                path = f"{folder}/{name}"
-                quietly(os.unlink if os.path.islink(path) else os.rmdir, path)
-            if time.monotonic() > give_up:
-                return
-    quietly(os.rmdir, order["work"])
+    empty(order["scratch"], give_up)
+    remove(order["work"], give_up)
 
 
-def unlock(folder: str) -> None:
-    """Restore our access to this folder, whatever the job did to its mode. Links are never followed."""
+def remove(folder: str, give_up: float) -> bool:
+    """This folder with all in it, as far as it goes until then: whether it is gone."""
+    empty(folder, give_up)
+    quietly(os.rmdir, folder)
+    return not os.path.lexists(folder)
+
+
+def empty(place: str, give_up: float) -> None:
+    """Remove what is in this folder. Each folder in it goes once the folders in that one have moved up to the top:
+    however deep they nest and however long their paths are, none needs more than a name and a descriptor."""
     try:
-        fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        top = opened(place)
     except OSError:
         return
+    mark, moved = f".kb-{os.urandom(8).hex()}-", 0
     try:
-        os.chmod(f"/proc/self/fd/{fd}", 0o700)  # fchmod needs a descriptor with rights
+        waiting = without_files(top, give_up)
+        while waiting and time.monotonic() < give_up:
+            folder = waiting.pop()
+            try:
+                fd = opened(folder, top)
+            except OSError:
+                continue
+            for name in without_files(fd, give_up):
+                moved += 1
+                unlock(name, fd)  # one that can't be written to can't be moved
+                try:
+                    os.rename(name, f"{mark}{moved}", src_dir_fd=fd, dst_dir_fd=top)
+                except OSError:
+                    continue
+                waiting.append(f"{mark}{moved}")
+            os.close(fd)
+            quietly(lambda name: os.rmdir(name, dir_fd=top), folder)
+    finally:
+        os.close(top)
+
+
+def without_files(fd: int, give_up: float) -> list[str]:
+    """Remove everything in this folder but the folders in it that aren't empty: which these are."""
+    folders: list[str] = []
+    with os.scandir(fd) as entries:
+        for entry in entries:
+            if time.monotonic() > give_up:
+                break
+            is_folder = entry.is_dir(follow_symlinks=False)
+            try:
+                (os.rmdir if is_folder else os.unlink)(entry.name, dir_fd=fd)
+            except OSError:
+                folders += [entry.name] if is_folder else []
+    return folders
+
+
+def opened(folder: str, above: int | None = None) -> int:
+    """A descriptor of this folder, whatever the job did to its mode. Links are never followed."""
+    found = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    try:
+        quietly(lambda same: os.chmod(same, 0o700), f"/proc/self/fd/{found}")  # fchmod needs a descriptor with rights
+        return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    finally:
+        os.close(found)
+
+
+def unlock(folder: str, above: int | None = None) -> None:
+    """Restore our access to this folder."""
+    try:
+        os.close(opened(folder, above))
     except OSError:
         pass
-    finally:
-        os.close(fd)
 
 
 def quietly(act: Callable[[str], None], path: str) -> None:

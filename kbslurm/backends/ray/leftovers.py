@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import stat
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,13 +29,21 @@ def end(order: Mapping[str, Any]) -> None:
     supervise.kill_tree(supervise.Watch(0.0), wake)
     os.close(wake)
     os.close(kept)
-    supervise.clear(dict(order))
+    supervise.clear(dict(order), supervise.CLEARING_S)
 
 
-def remove_from_memory(attempt: Path) -> None:
-    """What was in memory of an attempt of which nobody lives any more; the order in its folder names the place."""
+def remove(folder: Path) -> None:
+    """A folder of attempts of which nobody lives any more, and what they left in memory. What can't be removed in time
+    is the next one's, which needs the order in this folder to find it."""
+    if all(_remove_from_memory(attempt) for attempt in folder.iterdir()):
+        supervise.remove(str(folder), time.monotonic() + supervise.CLEARING_S)
+
+
+def _remove_from_memory(attempt: Path) -> bool:
+    """The order in its folder names the place. Whether nothing is there any more."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         work = json.loads((attempt / "order.json").read_bytes())["work"]
         looks = os.lstat(work)
         if stat.S_ISDIR(looks.st_mode) and looks.st_uid == os.getuid():
-            supervise.clear({"secrets": [], "work": work, "scratch": work})
+            return supervise.remove(work, time.monotonic() + supervise.CLEARING_S)
+    return True

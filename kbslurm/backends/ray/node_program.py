@@ -20,7 +20,6 @@ import http.client
 import json
 import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -273,7 +272,8 @@ def _place() -> Any:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield mine
     finally:
-        shutil.rmtree(mine, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            leftovers.remove(mine)
         os.close(held)
 
 
@@ -284,9 +284,7 @@ def _remove_if_left(folder: Path) -> None:
         if time.time() - os.fstat(held).st_mtime < YOUNG_S:
             return
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for attempt in folder.iterdir():
-            leftovers.remove_from_memory(attempt)
-        shutil.rmtree(folder, ignore_errors=True)
+        leftovers.remove(folder)
     finally:
         os.close(held)
 

@@ -73,8 +73,8 @@ def memory_findings(config: Config, site: Site) -> list[Finding]:
     for gpu in site.gpus:
         boards = [board for board in here if gpu in board.gpus]
         for board in boards:
-            limits, ranks = board.problem.limits, board.problem.world_size
-            if (short := short_of_memory(site, gpu, limits.memory_bytes, ranks)) is not None:
+            problem = board.problem
+            if (short := short_of_memory(site, gpu, problem.memory_bytes, problem.world_size)) is not None:
                 findings.append(failed("memory", f"board {board.name}: {short}", more_memory(gpu), where=gpu))
         usual = short_of_memory(site, gpu, Limits().memory_bytes)
         if usual is not None and not boards:
