@@ -27,6 +27,7 @@ NO_REPORT = 6
 UNWRITTEN = 74  # the service knows it, too: of a run whose disk is full this number may be all that is left
 KEY_CAP = 4096
 ENDS_S = 3.0
+OF_THE_MOMENT, TRIED_TIMES = ("memory", "timeout"), 5
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 
 
@@ -44,7 +45,14 @@ class CantWrite(CantJudge):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The program."""
-    argv = sys.argv[1:] if argv is None else list(argv)
+    try:
+        return _done(sys.argv[1:] if argv is None else list(argv))
+    except CantJudge as error:
+        print(f"eval: {error}", file=sys.stderr)
+        return error.status
+
+
+def _done(argv: list[str]) -> int:
     match argv:
         case ["--jail"]:  # the launcher and the runner start often and need little: nothing else is imported for them
             from kbslurm_eval.cage import launcher
@@ -100,11 +108,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(json.dumps(probe(), sort_keys=True))
             return 0
         case _:
+            status = 1
             try:
                 status = _judging(argv)
+            except CantJudge as error:
+                status = error.status
+                raise
             except SystemExit as error:
                 status = error.code if isinstance(error.code, int) else 1
-            _end_soon(status)
+                raise
+            finally:
+                _end_soon(status)
             return status
 
 
@@ -141,19 +155,15 @@ def _judging(argv: Sequence[str]) -> int:
     parser.add_argument("--probe", action="store_true", help="print the isolation that can be reached here, then exit")
     parser.add_argument("--digest", action="store_true", help="print this program's digest, then exit")
     told = parser.parse_args(argv)
-    try:
-        judge(
-            told.manifest,
-            told.key,
-            told.out,
-            supervisor=told.supervisor,
-            link=told.link,
-            work=told.work,
-            least_level=told.min_isolation,
-        )
-    except CantJudge as error:
-        print(f"eval: {error}", file=sys.stderr)
-        return error.status
+    judge(
+        told.manifest,
+        told.key,
+        told.out,
+        supervisor=told.supervisor,
+        link=told.link,
+        work=told.work,
+        least_level=told.min_isolation,
+    )
     return 0
 
 
@@ -307,16 +317,26 @@ def reachable(work: str | None = None) -> tuple[int, list[str]]:
 
 
 def _tried(runners: Any) -> dict[str, Any]:
-    """What a runner sees of its cage; CantStart if none starts."""
+    """What a runner sees of its cage; CantStart if none starts. What others on this node have taken for the moment says
+    nothing of the cage: whoever holds it would choose how well others are isolated."""
+    import time
+
     from kbslurm_eval.cage.runners import CantStart
     from kbslurm_eval.judge.heartbeat import Heartbeat
     from kbslurm_eval.judge.launch import Allowance, Launch
     from kbslurm_eval.judge.replies import Rejected
 
-    try:
-        launch = Launch(runners, Allowance(left_s=60, whole_s=60), Heartbeat(None))
-    except Rejected as error:
-        raise CantStart(error.said) from None
+    for again in range(TRIED_TIMES):
+        try:
+            launch = Launch(runners, Allowance(left_s=60, whole_s=60), Heartbeat(None))
+        except Rejected as error:
+            if error.verdict not in OF_THE_MOMENT:
+                raise CantStart(error.said) from None
+            if again + 1 == TRIED_TIMES:
+                raise CantJudge(f"no runner could be tried here: {error.said}") from None
+            time.sleep(1.0)
+        else:
+            break
     launch.close()
     return launch.seen
 

@@ -139,8 +139,10 @@ def judged(
     return Outcome(code=done.returncode, stderr=done.stderr, report=found, out=out)
 
 
-def judged_for_an_ordinary_user(folder: Path, told: wire.Manifest, name: str = "nobody") -> wire.Report:
-    """The harness at isolation level 1 on this manifest, started by root as that user with the system's own Python."""
+def judged_for_an_ordinary_user(
+    folder: Path, told: wire.Manifest, name: str = "nobody", *, level: int = 1
+) -> wire.Report:
+    """The harness at this isolation level on this manifest, started by root as that user with the system's own Python."""
     nobody, run = pwd.getpwnam(name), folder / "run"
     (run / "work").mkdir(parents=True)
     shutil.copytree(EVAL, run / "eval", ignore=shutil.ignore_patterns("__pycache__"))
@@ -153,7 +155,7 @@ def judged_for_an_ordinary_user(folder: Path, told: wire.Manifest, name: str = "
     argv = [SYSTEM_PYTHON, "-I", "-B", str(run / "eval"), str(run / "manifest.json"), "--key", str(run / "key")]
     done = subprocess.run(
         [*argv, "--out", str(run / "out"), "--work", str(run / "work")],
-        env={"PATH": "/usr/bin:/bin", "KBSLURM_EVAL_LEVEL": "1"},
+        env={"PATH": "/usr/bin:/bin", "KBSLURM_EVAL_LEVEL": str(level)},
         user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[], cwd="/",
         capture_output=True, text=True, timeout=GENEROUS_S, check=False, start_new_session=True,
     )  # fmt: skip

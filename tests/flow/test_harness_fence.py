@@ -21,7 +21,9 @@ from pathlib import Path
 
 import pytest
 
+from kbslurm_eval import run
 from kbslurm_eval.cage import kernel, landlock, limits, mounts, places, seen_inside, users
+from kbslurm_eval.judge.replies import Rejected
 from tests.flow import harness_ground as ground
 from tests.services import LANDLOCK, PYTHON, ROOT, USER_NAMESPACES, missing, need, needs, pointless
 
@@ -687,3 +689,18 @@ def test_the_program_says_what_was_found() -> None:
     )  # fmt: skip
     found = json.loads(done.stdout)
     assert found["level"] == (1 if found["seen"]["landlock"] >= landlock.TRUNCATES else 0), found["notes"]
+
+
+def test_what_others_have_taken_for_the_moment_lowers_nobodys_isolation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever holds a node's pipes while a judge starts would choose the level of others' runs: they wouldn't rank."""
+    tried = []
+
+    def short(*given: object) -> None:
+        tried.append(given)
+        raise Rejected("memory", "the submission holds more pipes than its share of what this node has for one user")
+
+    monkeypatch.setattr("kbslurm_eval.judge.launch.Launch", short)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    with pytest.raises(run.CantJudge, match="more pipes than its share"):
+        run.reachable()
+    assert len(tried) == run.TRIED_TIMES

@@ -439,7 +439,7 @@ def test_an_answer_that_makes_a_check_allocate_without_bound_is_wrong(tmp_path: 
     files = {"reference.py": PERMUTATION}
     right = ground.manifest(REVERSED, mode="test", files=files, tests=[{"n": 40, "seed": 1}])
     (tmp_path / "right").mkdir()
-    assert judged_within(group, 700, tmp_path / "right", right, 2).report.verdict == "passed"
+    assert judged_within(group, 700, tmp_path / "right", right, 2).told.verdict == "passed"
     outcome = judged_within(
         group, 700, tmp_path, ground.manifest(FAR_AWAY, mode="test", files=files, tests=[{"n": 40, "seed": 1}]), 2
     )
@@ -447,3 +447,41 @@ def test_an_answer_that_makes_a_check_allocate_without_bound_is_wrong(tmp_path: 
     assert outcome.report is not None, outcome.stderr
     assert outcome.report.verdict == "wrong", outcome.report.reason
     assert "MemoryError" in outcome.report.reason, outcome.report.reason
+
+
+TABLE_OF_ALL = """
+import multiprocessing
+
+table = bytearray(160 << 20)
+for at in range(0, len(table), 4096):
+    table[at] = 1
+
+
+def part(number):
+    return table[number * 4096]
+
+
+def custom_kernel(data):
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        assert sum(pool.map(part, range(40))) == 40
+    return sorted(data)
+"""
+
+
+@pytest.mark.parametrize("ordinary", [False, True])
+def test_a_pool_that_ends_within_a_call_holds_a_table_once(tmp_path: Path, ordinary: bool) -> None:
+    """While its processes end they can't be looked at, nor can the keeper be by an ordinary user: then each of them
+    counted with all that they share."""
+    if ordinary:
+        need(ROOT, PYTHON, USER_NAMESPACES)
+    told = ground.manifest(
+        TABLE_OF_ALL,
+        mode="test",
+        tests=[{"n": 40, "seed": seed} for seed in range(10)],
+        limits=ground.limits(memory_bytes=320 << 20),
+    )
+    if ordinary:
+        report = ground.judged_for_an_ordinary_user(tmp_path, told, level=2)
+    else:
+        report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason

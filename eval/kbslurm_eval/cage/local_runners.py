@@ -326,9 +326,10 @@ class LocalRunner:
         return self._tree.core()
 
     def _own(self) -> list[int]:
-        """Its processes, without orphans of other launches."""
+        """Its processes, without orphans of other launches, and without the keeper, which is ours: whoever isn't root
+        couldn't look at that."""
         if self._keeper:
-            return self._tree.known()
+            return [pid for pid in self._tree.known() if pid != self._keeper]
         roots = [self._main, *(p for p in orphans_now() if LAUNCH_OF_ORPHAN.get(p, self._main) == self._main)]
         return [*roots, *(below for root in roots for below in descendants_of(root))]
 

@@ -120,12 +120,19 @@ def resident_bytes(
         except PermissionError:
             unseen.append(pid)
         except (OSError, IndexError, ValueError):
-            if not has_ended(pid):
+            if not has_ended(pid) and not is_ending(pid):
                 return resident  # it can't be told apart: the plain sum counts
     found = hidden(unseen) if unseen else {}
-    if any(pid not in found and not has_ended(pid) for pid in unseen):
+    if any(pid not in found and not has_ended(pid) and not is_ending(pid) for pid in unseen):
         return resident
     return shared + sum(found.values())
+
+
+def is_ending(pid: int) -> bool:
+    """Whether it has no memory any more: what it had open is root's to see by then."""
+    with contextlib.suppress(*GONE), open(f"/proc/{pid}/statm", "rb") as file:
+        return not any(map(int, file.read().split()))
+    return True
 
 
 def namespace_numbers(pid: int) -> list[int]:

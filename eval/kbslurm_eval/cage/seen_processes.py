@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
-from kbslurm_eval.cage.processes import GONE, proc_folder
+from kbslurm_eval.cage.processes import GONE, is_ending, proc_folder
 
 Word = Literal["lock", "scm_fds", "tfd", "pipe", "Pss"]
 
@@ -95,13 +95,6 @@ def is_hidden(pid: int) -> bool:
     except OSError:
         pass
     return False
-
-
-def is_ending(pid: int) -> bool:
-    """Whether it has no memory any more: what it had open is root's to see by then."""
-    with contextlib.suppress(*GONE), open(f"/proc/{pid}/statm", "rb") as file:
-        return not any(map(int, file.read().split()))
-    return True
 
 
 def lines(pids: Iterable[int], word: Word, lookout: Lookout | None = None, *, strict: bool = False) -> Iterator[bytes]:
