@@ -142,7 +142,7 @@ def judged(
 def judged_for_an_ordinary_user(
     folder: Path, told: wire.Manifest, name: str = "nobody", *, level: int = 1
 ) -> wire.Report:
-    """The harness at this isolation level on this manifest, started by root as that user with the system's own Python."""
+    """The harness at this level on this manifest, started by root as that user with the system's own Python."""
     nobody, run = pwd.getpwnam(name), folder / "run"
     (run / "work").mkdir(parents=True)
     shutil.copytree(EVAL, run / "eval", ignore=shutil.ignore_patterns("__pycache__"))
