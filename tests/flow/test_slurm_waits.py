@@ -158,6 +158,27 @@ def test_a_job_that_was_given_too_little_memory_isnt_its_submissions_fault(
         assert "misconfigured" not in INFRASTRUCTURE, "the node isn't to blame either"
 
 
+@pytest.mark.parametrize(("left", "ending"), [("term", "boot_failure"), ("expired", "timeout"), ("", "timeout")])
+def test_a_job_whose_node_took_too_long_to_prepare_it_isnt_late_by_its_submissions_fault(
+    led: Led, left: str, ending: str
+) -> None:
+    """The watchdog in it ends a run in time. Slurm's limit comes first only if the watchdog could start too late."""
+    led.started()
+    (attempt,) = led.stage.store.attempts.open()
+    folder = (led.place.root or Path()) / attempt.name
+    (folder / "out").mkdir(exist_ok=True)
+    (folder / "out" / "heartbeat.json").write_text("{}")
+    if left:
+        told = {"cause": left, "status": 143, "began": True, "why": "", "job": "7", "node": "n1"}
+        (folder / "exit.json").write_text(json.dumps(told))
+    led.rig.says("squeue", f"echo '7|{attempt.name}|TIMEOUT|1|2|n1|TimeLimit'")
+    led.go(120)
+    first = led.stage.rows("SELECT ending, reason FROM attempt ORDER BY id")[0]
+    assert first["ending"] == ending
+    assert led.stage.run()["verdict"] == ("timeout" if ending == "timeout" else None), "it is tried again"
+    assert ending == "timeout" or "took long to prepare it" in first["reason"]
+
+
 @pytest.mark.parametrize(("granted", "by_kernel"), [("1500", True), ("1500", False), ("5120", True)])
 def test_a_report_of_memory_that_ran_out_too_early_blames_the_site(led: Led, granted: str, by_kernel: bool) -> None:
     """With control groups the kernel ends the submission's process, and the judge lives on and reports it."""

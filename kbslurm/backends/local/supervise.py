@@ -407,8 +407,8 @@ def clear(order: dict[str, Any], within_s: float) -> None:
     give_up = time.monotonic() + within_s
     for path in order["secrets"]:
         quietly(os.unlink, path)
+    remove(order["work"], give_up)  # memory before the disk
     empty(order["scratch"], give_up)
-    remove(order["work"], give_up)
 
 
 def remove(folder: str, give_up: float) -> bool:

@@ -17,6 +17,8 @@ FEDERATED = "another cluster of the federation took the job; its own files will 
 QUEUED = "it is in the cluster's queue, and Slurm hasn't said yet what it waits for"
 REQUEUED = "it was requeued from outside; an attempt runs only once, so it isn't restarted"
 
+LATE = "Slurm's limit came before the run's own: its node took long to prepare it, or somebody shortened the job"
+
 
 def sighting_of_row(row: JobRow, proof: Evidence, paths: AttemptPaths, site: str) -> Sighting | None:
     """What the scheduler's row and the attempt's files together prove, or None for an unknown state."""
@@ -38,13 +40,17 @@ def sighting_of_row(row: JobRow, proof: Evidence, paths: AttemptPaths, site: str
             ending = Ending.REPORTED if proof.reported else ending_of(row.state, claimed=proof.claimed)
             if ending in (Ending.NO_REPORT, Ending.CANCELLED) and evidence.slurm_said_memory(paths):
                 ending = Ending.MEMORY
-            if ending in OWN_FAULT and not proof.began:
+            # A watchdog in the job ends what takes too long, before Slurm would, unless it could only start late: an
+            # image that a node hasn't seen is read as a whole before. So the run didn't get its time.
+            late = ending is Ending.TIMEOUT and proof.exit is not None and proof.exit.cause == "term"
+            if late or (ending in OWN_FAULT and not proof.began):
                 ending = Ending.BOOT_FAILURE
             # It had claimed, so it ran; whatever ends in the queue after that was put back there.
             back = proof.owner == row.id and was_waiting(row.reason)
             requeued = (proof.restarted and ending is Ending.NO_REPORT) or (back and ending is Ending.CANCELLED)
             mute = ending is Ending.NO_REPORT and proof.exit is None and row.state.startswith("FAILED")
             why = "it left no final status in its folder, as when the shared root is full; " if mute else ""
+            why = f"{LATE}; " if late else why
             if ending is Ending.NO_REPORT and proof.exit is not None and proof.exit.cause == "judge":
                 why = f"the judge was killed by a signal (status {proof.exit.status}) and left no report; "
             return replace(

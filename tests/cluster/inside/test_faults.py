@@ -222,15 +222,15 @@ def test_a_job_that_is_requeued_from_outside_is_told_so(walk: Walk) -> None:
     assert walk.gave_up().startswith("it was requeued from outside")
 
 
-def test_slurms_own_time_limit_is_a_timeout_and_isnt_tried_again(walk: Walk) -> None:
-    walk.stage.submit(sleeping(100), gpus=["H100"])
+def test_a_run_that_slurm_ends_before_its_own_limit_is_tried_again(walk: Walk) -> None:
+    """Its own watchdog comes first where a run has had its time."""
+    walk.stage.submit(sleeping(45), gpus=["H100"])
     with walk.daemon():
         job = job_of(walk.wait_began())
         control.as_root("scontrol", "update", f"jobid={job}", "EndTime=now")
-        (run,) = walk.wait_ended()
-    assert (run["state"], run["verdict"], run["attempts"]) == ("scored", "timeout", 1), run
-    assert walk.attempts()[0]["ending"] == "timeout"
-    assert "hit the job's time limit" in run["verdict_reason"]
+        walk.is_well(attempts=2)
+    assert walk.attempts()[0]["ending"] == "boot_failure"
+    assert "Slurm: TIMEOUT" in walk.gave_up() and "before the run's own" in walk.gave_up()
 
 
 def test_a_node_that_loses_power_takes_its_containers_with_it(walk: Walk) -> None:

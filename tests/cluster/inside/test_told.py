@@ -269,16 +269,16 @@ def test_a_job_that_slurm_holds_back(walk: Walk) -> None:
 
 def test_slurms_own_time_limit(walk: Walk) -> None:
     """Slurm ends the job before we would, with a warning of KillWait's seconds."""
-    walk.stage.submit(sleeping(600), by="ada", gpus=["H100"])
+    walk.stage.submit(sleeping(45), by="ada", gpus=["H100"])
     with faces(walk) as told, walk.daemon():
         job = str(walk.wait_began()["handle"])
         control.as_root("scontrol", "update", f"jobid={job}", "EndTime=now")
-        one_verdict_each(walk, 1, verdict="timeout")
+        assert walk.wait_attempt("dead")["ending"] == "boot_failure"
         seen = told.look()
-    assert walk.attempts()[0]["ending"] == "timeout"
-    reason = walk.stage.rows("SELECT reason FROM verdict")[0]["reason"]
-    assert "hit the job's time limit" in reason
-    assert all(reason in " ".join(seen[name].split()) for name in ("watch", "why", "page")), (reason, seen)
+        walk.is_well(attempts=2)
+    reason = walk.gave_up()
+    assert "before the run's own" in reason
+    assert all(reason in " ".join(seen[name].split()) for name in ("why", "page")), (reason, seen)
 
 
 def test_a_controller_and_then_the_accounting_that_are_off(walk: Walk) -> None:
