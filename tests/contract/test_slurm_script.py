@@ -238,11 +238,19 @@ def test_a_judge_that_asks_is_told_what_processes_have_open(rig: Rig) -> None:
     for word, place in asked.items():
         judge += f"echo seen.1.{word} {word} $holder/{place} 999999999/{place} >$SHM/ask/look.1\n"
         judge += f"echo look 1 >$SHM/ask/ask\nuntil [ -e $SHM/ask/seen.1.{word} ]; do sleep 0.02; done\n"
-        judge += f"[ ! -s $SHM/ask/look.1 ] && cp $SHM/ask/seen.1.{word} {rig.root}/told.{word}\n"
-    evil = "echo look 2 >$SHM/ask/ask\necho 'seen.3 lock $(touch gone)' >$SHM/ask/look.3\necho look 3 >$SHM/ask/ask\n"
+        judge += f"cp $SHM/ask/seen.1.{word} {rig.root}/told.{word}\n"
+    evil = "echo look 2 >$SHM/ask/ask\n"
+    for n, line in enumerate(
+        ("$(touch gone) lock 1/fdinfo", "../x lock 1/fdinfo", "seen.1 root 1/fdinfo", "seen.1 lock ../x")
+    ):
+        evil += f"echo '{line}' >$SHM/ask/look.{n + 3}\necho look {n + 3} >$SHM/ask/ask\n"
+    evil += "echo seen.9 lock $holder/fdinfo >$SHM/ask/look.9\necho look 9 >$SHM/ask/ask\n"
+    evil += f"until [ -e $SHM/ask/seen.9 ]; do sleep 0.02; done\nls $SHM $SHM/ask >{rig.root}/listed\n"
     told = rig.run(f"{judge}{evil}echo end >$SHM/ask/ask\nkill $holder\n")
     assert (told["cause"], told["status"]) == ("judge", 0), "what can't be obeyed ends nothing"
     assert rig.facts()["looks"] == "1"
+    listed = (rig.root / "listed").read_text().split()
+    assert "x" not in listed and "seen.1" not in listed
     assert rig.left() == []
     holder = (rig.root / "holder").read_text().strip()
     found = {word: (rig.root / f"told.{word}").read_text().splitlines() for word in asked}
