@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm_eval.cage import held_locks, kernel_memory, processes, seen_processes, user_counts
+from kbslurm_eval.cage import held_files, held_locks, kernel_memory, processes, seen_processes, user_counts
 from kbslurm_eval.cage.seen_processes import Lookout
 from tests.flow.harness_ground import EVAL
 from tests.services import USER_NAMESPACES, needs
@@ -136,6 +136,8 @@ import ctypes, fcntl, os, select, socket, threading, time
 reads, writes = os.pipe()
 kept = open(os.environ["MINE"], "w")
 fcntl.lockf(kept, fcntl.LOCK_EX, 1, 5)
+kept.write("x")
+kept.flush()
 poller = select.epoll()
 poller.register(reads)
 here, there = socket.socketpair()
@@ -166,6 +168,10 @@ def test_what_a_process_without_its_first_thread_has_open_is_seen(tmp_path: Path
             assert user_counts._polled(pids) == 1
             assert len(user_counts._pipes(pids)) >= 1
             assert kernel_memory._open_in(pids)[1] == 1
+            files = held_files.HeldFiles(tmp_path)
+            assert files._removed(pids) == 0
+            (tmp_path / "mine").unlink()
+            assert files._removed(pids) == 4096
             assert not seen_processes.is_ending(process.pid)
         finally:
             process.kill()
