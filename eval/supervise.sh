@@ -477,8 +477,10 @@ watch_scratch() {
 # look N: what processes of that runner have open, which the judge names in look.N. Their container is beside its own, so
 # that the kernel doesn't let it see that; here is above both. It waits for the answer, and so does all else.
 look() {
-    { read -r look_to look_word look_at <"$SHM/ask/look.$1" && : >"$SHM/ask/look.$1"; } 2>/dev/null || return 0
-    case $look_to$look_word$look_at in *[!a-zA-Z0-9._/\ ]*) return 0 ;; esac
+    { read -r look_to look_word look_at <"$SHM/ask/look.$1"; } 2>/dev/null || return 0
+    case $look_word in lock | scm_fds | tfd | pipe | Pss) ;; *) return 0 ;; esac
+    case ${look_to#seen.} in '' | *[!0-9.]*) return 0 ;; esac
+    case $look_at in *[!a-z0-9_/\ ]*) return 0 ;; esac
     (
         cd /proc || exit
         for look_place in $look_at; do
@@ -491,9 +493,9 @@ look() {
             tfd) timeout --foreground 5 grep -rsHc -e '^tfd:' -- $look_at ;;
             *) timeout --foreground 5 grep -rsH -e "^$look_word:" -- $look_at ;;
         esac
-    ) >"$SHM/ask/look.tmp" 2>/dev/null 3<&-
-    echo "end $?" >>"$SHM/ask/look.tmp"
-    mv -f "$SHM/ask/look.tmp" "$SHM/ask/$look_to"
+    ) >"$SHM/look.tmp" 2>/dev/null 3<&-
+    echo "end $?" >>"$SHM/look.tmp"
+    mv -f "$SHM/look.tmp" "$SHM/ask/seen.${look_to#seen.}"
 }
 
 # obey WHAT NUMBER: a line that the judge wrote about a runner

@@ -268,14 +268,21 @@ def test_a_judge_that_asks_is_told_what_processes_have_open(rig: Rig) -> None:
     (rig.root / "holds.py").write_text(HOLDS)
     judge = f"{shutil.which('python3', path=os.defpath)} -I {rig.root}/holds.py {rig.root}/kept & holder=$!\n"
     judge += f"until [ -e {rig.root}/kept.held ]; do sleep 0.05; done\necho $holder >{rig.root}/holder\n"
-    for word, place in asked.items():
-        judge += f"echo seen.1.{word} {word} $holder/{place} 999999999/{place} >$SHM/ask/look.1\n"
-        judge += f"echo look 1 >$SHM/ask/ask\nuntil [ -e $SHM/ask/seen.1.{word} ]; do sleep 0.02; done\n"
-        judge += f"[ ! -s $SHM/ask/look.1 ] && cp $SHM/ask/seen.1.{word} {rig.root}/told.{word}\n"
-    evil = "echo look 2 >$SHM/ask/ask\necho 'seen.3 lock $(touch gone)' >$SHM/ask/look.3\necho look 3 >$SHM/ask/ask\n"
+    for n, (word, place) in enumerate(asked.items()):
+        judge += f"echo seen.1.{n} {word} $holder/{place} 999999999/{place} >$SHM/ask/look.1\n"
+        judge += f"echo look 1 >$SHM/ask/ask\nuntil [ -e $SHM/ask/seen.1.{n} ]; do sleep 0.02; done\n"
+        judge += f"cp $SHM/ask/seen.1.{n} {rig.root}/told.{word}\n"
+    evil = "echo look 2 >$SHM/ask/ask\n"
+    wrong = ("$(touch gone) lock 1/fdinfo", "../x lock 1/fdinfo", "seen.8 root 1/fdinfo", "seen.8 lock ../x")
+    for n, line in enumerate(wrong):
+        evil += f"echo '{line}' >$SHM/ask/look.{n + 3}\necho look {n + 3} >$SHM/ask/ask\n"
+    evil += "echo seen.9 lock $holder/fdinfo >$SHM/ask/look.9\necho look 9 >$SHM/ask/ask\n"
+    evil += f"until [ -e $SHM/ask/seen.9 ]; do sleep 0.02; done\nls $SHM $SHM/ask >{rig.root}/listed\n"
     told = rig.run(f"{judge}{evil}echo end >$SHM/ask/ask\nkill $holder\n")
     assert (told["cause"], told["status"]) == ("judge", 0), "what can't be obeyed ends nothing"
     assert rig.facts()["looks"] == "1"
+    listed = (rig.root / "listed").read_text().split()
+    assert "x" not in listed and "seen.8" not in listed
     assert rig.left() == []
     holder = (rig.root / "holder").read_text().strip()
     found = {word: (rig.root / f"told.{word}").read_text().splitlines() for word in asked}

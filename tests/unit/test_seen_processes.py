@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm_eval.cage import held_locks, kernel_memory, processes, seen_processes, user_counts
+from kbslurm_eval.cage import held_files, held_locks, kernel_memory, processes, seen_processes, user_counts
 from kbslurm_eval.cage.seen_processes import Lookout
 from tests.flow.harness_ground import EVAL
 from tests.services import USER_NAMESPACES, needs
@@ -128,3 +128,50 @@ def test_sockets_in_a_network_of_its_own_are_told_apart_without_asking_which_tha
         told = subprocess.run(beside, capture_output=True, text=True, check=True).stdout.split()
         process.kill()
     assert told == ["True", "True"]
+
+
+LEADERLESS = """
+import ctypes, fcntl, os, select, socket, threading, time
+
+reads, writes = os.pipe()
+kept = open(os.environ["MINE"], "w")
+fcntl.lockf(kept, fcntl.LOCK_EX, 1, 5)
+kept.write("x")
+kept.flush()
+poller = select.epoll()
+poller.register(reads)
+here, there = socket.socketpair()
+socket.send_fds(here, [b"x"], [reads, writes])
+
+
+def stays():
+    time.sleep(0.2)
+    print("alone", flush=True)
+    time.sleep(60)
+
+
+threading.Thread(target=stays).start()
+ctypes.CDLL(None).syscall(60 if os.uname().machine == "x86_64" else 93, 0)  # this thread ends, and no other
+"""
+
+
+def test_what_a_process_without_its_first_thread_has_open_is_seen(tmp_path: Path) -> None:
+    """Its own folder in /proc shows nothing, those of its other threads all."""
+    env = {**os.environ, "MINE": str(tmp_path / "mine")}
+    with subprocess.Popen([sys.executable, "-c", LEADERLESS], stdout=subprocess.PIPE, env=env) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"alone\n"
+            pids = [process.pid]
+            assert os.listdir(f"/proc/{process.pid}/fd") == []
+            assert held_locks._held_by(pids, None) == 1
+            assert sum(int(line.split()[1]) for line in seen_processes.lines(pids, "scm_fds")) == 2
+            assert user_counts._polled(pids) == 1
+            assert len(user_counts._pipes(pids)) >= 1
+            assert kernel_memory._open_in(pids)[1] == 1
+            files = held_files.HeldFiles(tmp_path)
+            assert files._removed(pids) == 0
+            (tmp_path / "mine").unlink()
+            assert files._removed(pids) == 4096
+            assert not seen_processes.is_ending(process.pid)
+        finally:
+            process.kill()

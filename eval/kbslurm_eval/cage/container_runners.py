@@ -23,8 +23,8 @@ runner N).
                        nothing.
       look N           look at processes of runner N for the judge, whom the kernel doesn't let: unprivileged containers
                        have a user namespace each, and the script is above both. DIR/look.N, written by the judge, is
-                       one line `ANSWER WORD PLACE PLACE …`. The script empties it, and leaves DIR/ANSWER (temp + mv): a
-                       line `PID:` for each process that it may look at, then `PLACE/FD:LINE` for each line of
+                       one line `ANSWER WORD PLACE PLACE …`, its ANSWER like `seen.N.1`. The script leaves DIR/ANSWER
+                       (temp + mv): a line `PID:` for each process that it sees, then `PLACE/FD:LINE` for each line of
                        /proc/PLACE/FD that begins with WORD (`lock` and `scm_fds` of fdinfo, `Pss` of smaps_rollup,
                        which has no FD), their number there if that is `tfd`, or each descriptor of /proc/PLACE that is
                        a `pipe`, and last `end STATUS`. It gives that 5 s and 8 MiB, and does nothing else meanwhile.

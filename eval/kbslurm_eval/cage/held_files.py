@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kbslurm_eval.cage.processes import mapped_bytes
 from kbslurm_eval.cage.rationed import Rationed
+from kbslurm_eval.cage.seen_processes import open_files
 
 MOST = 20_000  # files and folders, each of which takes a kilobyte of the kernel's memory besides
 BLOCK, SMALL = 512, 1 << 20
@@ -64,9 +65,10 @@ class HeldFiles:
         found = dict[int, int]()
         for pid in pids:
             with contextlib.suppress(OSError):
-                for fd in os.listdir(f"/proc/{pid}/fd"):
+                place, names = open_files(pid)
+                for fd in names:
                     with contextlib.suppress(OSError):
-                        told = os.stat(f"/proc/{pid}/fd/{fd}")
+                        told = os.stat(f"{place}/fd/{fd}")
                         if told.st_dev == self._device and told.st_nlink == 0:
                             found[told.st_ino] = told.st_blocks * BLOCK
         return sum(found.values())

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Sequence
 
 from kbslurm_eval.cage.rationed import Rationed
-from kbslurm_eval.cage.seen_processes import CantSee, Lookout, is_hidden, is_inside
+from kbslurm_eval.cage.seen_processes import CantSee, Lookout, is_hidden, is_inside, open_files
 
 USUAL = 64  # sockets that any runner may have, uncounted; whoever has fewer files than that holds hardly anything
 INTERPRETERS = 16  # files that an interpreter has open in a runner
@@ -77,7 +77,7 @@ def _is_apart(pid: int) -> bool:
 def _more_than_usual(pid: int) -> int:
     """How many more files it has open than an interpreter does."""
     with contextlib.suppress(OSError):  # it is gone
-        many = os.stat(f"/proc/{pid}/fd").st_size or len(os.listdir(f"/proc/{pid}/fd"))  # older kernels don't tell
+        many = os.stat(f"/proc/{pid}/fd").st_size or len(open_files(pid)[1])  # older kernels don't tell
         return max(0, many - INTERPRETERS)
     return 0
 
@@ -91,12 +91,13 @@ def _open_in(pids: Iterable[int]) -> tuple[int, int, list[int]]:
             hidden.append(pid)
             continue
         with contextlib.suppress(OSError):
-            for fd in os.listdir(f"/proc/{pid}/fd"):
+            place, names = open_files(pid)
+            for fd in names:
                 with contextlib.suppress(OSError):
-                    told = os.readlink(f"/proc/{pid}/fd/{fd}")
+                    told = os.readlink(f"{place}/fd/{fd}")
                     if told.startswith("socket:"):
                         sockets.add(told)
                     elif told == "anon_inode:[eventpoll]":
-                        with open(f"/proc/{pid}/fdinfo/{fd}", "rb") as file:
+                        with open(f"{place}/fdinfo/{fd}", "rb") as file:
                             watches += file.read().count(b"tfd:")
     return len(sockets), watches, hidden

@@ -130,7 +130,7 @@ def resident_bytes(
 
 def is_ending(pid: int) -> bool:
     """Whether it has no memory any more: what it had open is root's to see by then."""
-    with contextlib.suppress(*GONE), open(f"/proc/{pid}/statm", "rb") as file:
+    with contextlib.suppress(*GONE), open(f"{proc_folder(pid)}/statm", "rb") as file:
         return not any(map(int, file.read().split()))
     return True
 

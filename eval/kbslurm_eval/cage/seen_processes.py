@@ -89,7 +89,7 @@ class Lookout:
 def is_hidden(pid: int) -> bool:
     """Whether the kernel doesn't let this process look at that one."""
     try:
-        os.stat(f"/proc/{pid}/ns/mnt")
+        os.stat(f"{proc_folder(pid)}/ns/mnt")
     except PermissionError:
         return not is_ending(pid)
     except OSError:
@@ -133,15 +133,16 @@ def lines(pids: Iterable[int], word: Word, lookout: Lookout | None = None, *, st
 
 def _lines_of(pid: int, word: Word) -> Iterator[bytes]:
     beginning = f"{word}:"
-    for fd in _names(pid):
+    place, names = open_files(pid)
+    for fd in names:
         with contextlib.suppress(*GONE):
             if word == "pipe":
-                if (told := os.readlink(f"/proc/{pid}/fd/{fd}")).startswith(beginning):
+                if (told := os.readlink(f"{place}/fd/{fd}")).startswith(beginning):
                     yield told.encode()
                 continue
-            if (kind := OF_KIND.get(word)) and not os.readlink(f"/proc/{pid}/fd/{fd}").startswith(kind):
+            if (kind := OF_KIND.get(word)) and not os.readlink(f"{place}/fd/{fd}").startswith(kind):
                 continue
-            with open(f"/proc/{pid}/fdinfo/{fd}", "rb") as file:
+            with open(f"{place}/fdinfo/{fd}", "rb") as file:
                 if word == "tfd":
                     yield b"%d" % file.read().count(b"tfd:")
                     continue
@@ -150,11 +151,13 @@ def _lines_of(pid: int, word: Word) -> Iterator[bytes]:
                         yield line.removesuffix(b"\n")
 
 
-def _names(pid: int) -> list[str]:
-    try:
-        return os.listdir(f"/proc/{pid}/fd")
-    except GONE:
-        return []
+def open_files(pid: int) -> tuple[str, list[str]]:
+    """Where its descriptors are shown, and their numbers: where its first thread has ended, at one that hasn't."""
+    place, names = f"/proc/{pid}", list[str]()
+    with contextlib.suppress(*GONE):
+        if not (names := os.listdir(f"{place}/fd")) and (other := proc_folder(pid)) != place:
+            place, names = other, os.listdir(f"{other}/fd")
+    return place, names
 
 
 def is_inside(pid: int) -> bool:
