@@ -105,6 +105,7 @@ def test_shares_of_memory_that_could_be_read_in_part_only_are_none(tmp_path: Pat
 
 def test_pages_of_hidden_processes_count_once_only_if_all_could_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "has_ended", lambda pid: False)
+    monkeypatch.setattr(processes, "is_ending", lambda pid: False)
     monkeypatch.setattr(processes, "proc_folder", lambda pid: "/nowhere")
 
     def refused(*_: object) -> None:
