@@ -173,6 +173,6 @@ def test_what_a_process_without_its_first_thread_has_open_is_seen(tmp_path: Path
             assert files._removed(pids) == 0
             (tmp_path / "mine").unlink()
             assert files._removed(pids) == 4096
-            assert not seen_processes.is_ending(process.pid)
+            assert not processes.is_ending(process.pid)
         finally:
             process.kill()
