@@ -119,6 +119,9 @@ finish() {
     # whether the judge was looking at an answer when it ended; it takes this file away with its report
     checking=false
     [ -f "$DIR/out/checking" ] && read -r looked <"$DIR/out/checking" && [ "$looked" = 1 ] && checking=true
+    # What is left may take longer to end than Slurm waits. That it was told to end before it was over is said at once;
+    # the judge is told so, too, and its end may be seen first.
+    case $1$2 in term* | judge143) note "$DIR/claim/told_to_end" 1 ;; esac
     end_all
     why=
     [ -n "${4-}" ] && why=$(printf %s "$4" | tr -cd '[:alnum:] ._:/=+,@%()-')

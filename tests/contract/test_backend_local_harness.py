@@ -180,8 +180,8 @@ def test_a_submission_below_its_limit_has_room_beside_a_baseline_that_is_below_i
     """What each may use is the judge's to hold it to; the supervisor sees both."""
     large = f"held = bytearray(b'1') * {192 << 20}\n\n\n" + example("accepted/accumulated.py")
     found = load(EXAMPLE)
-    limits = replace(found.limits, memory_bytes=320 << 20)
-    problem = replace(found, limits=limits, config={**found.config, "baseline": large})
+    limits, budget = replace(found.limits, memory_bytes=320 << 20), replace(found.budget, launches=1)
+    problem = replace(found, limits=limits, budget=budget, config={**found.config, "baseline": large})
     report = report_of(case, *sent(case, large, problem, "benchmark"))
     assert report.verdict == "passed", report.reason
     assert report.benchmarks and all(one.baseline_ns for one in report.benchmarks), "both were there"

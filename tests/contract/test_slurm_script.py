@@ -587,5 +587,17 @@ def test_a_job_says_whether_its_judge_was_looking_at_an_answer(rig: Rig, mark: s
     assert (told["cause"], told["status"], told["checking"]) == ("judge", 139, mark == "1")
 
 
+@pytest.mark.parametrize("signalled", ["script", "judge", ""])
+def test_a_job_says_at_once_that_it_was_told_to_end_before_it_was_over(rig: Rig, signalled: str) -> None:
+    """Slurm doesn't wait until all that is left was removed."""
+    rig.stand_in("rm", f'ls {rig.root}/attempt/claim >{rig.root}/claim\nexec /usr/bin/rm "$@"')
+    (rig.root / "claim").touch(mode=0o666)
+    (rig.root / "claim").chmod(0o666)
+    script = 'read -r script <"$SHM/script"; kill -TERM "$script"; sleep 100'
+    told = rig.run({"script": script, "judge": "kill -TERM $$", "": "exit 3"}[signalled], path=f"{rig.root}/bin")
+    assert told["cause"] == ("term" if signalled == "script" else "judge")
+    assert ("told_to_end" in (rig.root / "claim").read_text().split()) is bool(signalled)
+
+
 def test_no_pipe_in_the_marks_place_keeps_a_job_waiting(rig: Rig) -> None:
     assert rig.run(f"mkfifo {rig.root}/attempt/out/checking; exit 3")["checking"] is False

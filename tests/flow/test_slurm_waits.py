@@ -158,7 +158,7 @@ def test_a_job_that_was_given_too_little_memory_isnt_its_submissions_fault(
         assert "misconfigured" not in INFRASTRUCTURE, "the node isn't to blame either"
 
 
-@pytest.mark.parametrize(("left", "ending"), [("term", "boot_failure"), ("expired", "timeout"), ("", "timeout")])
+@pytest.mark.parametrize(("left", "ending"), [("told_to_end", "boot_failure"), ("", "timeout")])
 def test_a_job_whose_node_took_too_long_to_prepare_it_isnt_late_by_its_submissions_fault(
     led: Led, left: str, ending: str
 ) -> None:
@@ -169,8 +169,7 @@ def test_a_job_whose_node_took_too_long_to_prepare_it_isnt_late_by_its_submissio
     (folder / "out").mkdir(exist_ok=True)
     (folder / "out" / "heartbeat.json").write_text("{}")
     if left:
-        told = {"cause": left, "status": 143, "began": True, "why": "", "job": "7", "node": "n1"}
-        (folder / "exit.json").write_text(json.dumps(told))
+        (folder / "claim" / left).write_text("1\n")
     led.rig.says("squeue", f"echo '7|{attempt.name}|TIMEOUT|1|2|n1|TimeLimit'")
     led.go(120)
     first = led.stage.rows("SELECT ending, reason FROM attempt ORDER BY id")[0]

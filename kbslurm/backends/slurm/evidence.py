@@ -36,8 +36,9 @@ class HandOver:
 class Evidence:
     """A snapshot of an attempt's directory. `owner`: the job that claimed it, or the step, as `JOB.STEP`. `restarted`:
     Slurm restarted the job that had claimed it. `granted_mb`: the memory that Slurm gave the job, as it told the job
-    itself. `no_memory`: the kernel ended a process of it for its memory use. `elsewhere`: Slurm said that another
-    cluster took it. `hand_over`: where to, if it isn't a job of its own."""
+    itself. `no_memory`: the kernel ended a process of it for its memory use. `told_to_end`: a signal from outside came
+    while it ran. `elsewhere`: Slurm said that another cluster took it. `hand_over`: where to, if it isn't a job of its
+    own."""
 
     reported: bool = False
     unfit: bool = False
@@ -52,6 +53,7 @@ class Evidence:
     restarted: bool = False
     granted_mb: int | None = None
     no_memory: bool = False
+    told_to_end: bool = False
     elsewhere: bool = False
     hand_over: HandOver | None = None
 
@@ -116,6 +118,7 @@ def look(paths: AttemptPaths) -> Evidence:
         job_id=_line(paths, JOB_ID_FILE) if JOB_ID_FILE in names else None,
         granted_mb=int(_line(paths, "claim/granted_mb") or 0) or None if "granted_mb" in claim else None,
         no_memory="no_memory" in claim,
+        told_to_end="told_to_end" in claim,
         elsewhere=paths.elsewhere.name in names,
         hand_over=_hand_over(_note(paths, paths.keeper.name)) if paths.keeper.name in names else None,
         restarted=job is not None and f"restart-{job}" in names,

@@ -42,7 +42,7 @@ def sighting_of_row(row: JobRow, proof: Evidence, paths: AttemptPaths, site: str
                 ending = Ending.MEMORY
             # A watchdog in the job ends what takes too long, before Slurm would, unless it could only start late: an
             # image that a node hasn't seen is read as a whole before. So the run didn't get its time.
-            late = ending is Ending.TIMEOUT and proof.exit is not None and proof.exit.cause == "term"
+            late = ending is Ending.TIMEOUT and proof.told_to_end
             if late or (ending in OWN_FAULT and not proof.began):
                 ending = Ending.BOOT_FAILURE
             # It had claimed, so it ran; whatever ends in the queue after that was put back there.
