@@ -120,6 +120,11 @@ WRONG_CPP = [
         "`int custom_kernel(float *x)`",
         "int custom_kernel(float *x) { return x != nullptr; }\n",
     ),
+    (
+        "the same, with a reference in C++",
+        "`int custom_kernel(float *x)`",
+        '#include "task.h"\nint custom_kernel(float *x) { return x != nullptr; }\n',
+    ),
     ("index beyond an array in C++", "writes through a wild pointer", KERNEL.replace("y[i] =", "y[i << 40] =")),
 ]
 
@@ -133,6 +138,26 @@ def _scaled(source: str) -> wire.Manifest:
     return ground.manifest(
         source, lang="cu", entry="submission.cu", files={"reference.py": SCALED}, mode="test", hidden=[]
     )
+
+
+def _typed(source: str) -> wire.Manifest:
+    """The same to a reference in C++, if it has the problem's types."""
+    if "task.h" not in source:
+        return _scaled(source)
+    types = "#pragma once\n#include <vector>\nusing input_t = std::vector<float>;\nusing output_t = input_t;\n"
+    reference = (
+        '#include "task.h"\ninput_t generate_input(int n, int seed) { return input_t(n, seed); }\n'
+        "output_t ref_kernel(input_t data) { return data; }\n"
+        "bool check_implementation(output_t output, output_t expected) { return output == expected; }\n"
+    )
+    adapter = {
+        "file": "reference.cuh", "headers": ["task.h"], "shared": ["task.h"], "own_reporter": False,
+        "generate": [["int", "n"], ["int", "seed"]], "answer": "ref_kernel", "check": "output_reference",
+    }  # fmt: skip
+    return ground.manifest(
+        source, lang="cu", entry="submission.cu", files={"task.h": types, "reference.cuh": reference}, mode="test",
+        hidden=[], reference="reference.cuh", runner_files=["task.h"], build=wire.Build(adapter=adapter),
+    )  # fmt: skip
 
 
 def _without_a_gpu() -> None:
@@ -151,7 +176,7 @@ def _shown(reason: str) -> str:
 @needs(GXX)
 def test_the_guide_says_what_wrong_kernels_of_the_usual_kinds_are_told(tmp_path: Path) -> None:
     _without_a_gpu()
-    kinds = [(one, _product) for one in WRONG] + [(one, _scaled) for one in WRONG_CPP]
+    kinds = [(one, _product) for one in WRONG] + [(one, _typed) for one in WRONG_CPP]
     rows = ["| mistake | for example | what you are told |", "|---|---|---|"]
     for n, ((mistake, example, source), manifest) in enumerate(kinds):
         report = ground.judged(tmp_path / str(n), manifest(source)).told

@@ -120,19 +120,23 @@ struct Sink {
   kb_array *at = nullptr;
   int left = 0, number = 0;
   void put(char c, const void *data, size_t bytes) {
-    ++number;
     if (leaves) {
+      ++number;
       leaves->push_back({c, std::string(static_cast<const char *>(data), bytes)});
       return;
     }
+    void *to = place(bytes);
+    if (bytes) std::memcpy(to, data, bytes);
+  }
+  void *place(size_t bytes) {
+    ++number;
     if (left == 0) throw Misfit("there are more arrays in the output than expected");
     const long long room = at->size * width_of(at->dtype);
     if ((long long)bytes != room)
       throw Misfit("array " + std::to_string(number) + " of the output has " + std::to_string(bytes) + " bytes; " +
                    std::to_string(room) + " were expected");
-    if (bytes) std::memcpy(at->data, data, bytes);
-    ++at;
     --left;
+    return at++->data;
   }
   static long long width_of(int dtype) {
     switch (dtype) { case KB_I16: case KB_U16: case KB_F16: case KB_BF16: return 2;
@@ -145,6 +149,7 @@ struct Source {
   const kb_array *at;
   int left;
   bool strict = false;  // a submission may have written these
+  bool again = false;   // what they are read into has had other data before
   const kb_array &next() {
     if (left == 0) throw Misfit("there are fewer arrays than the type needs");
     --left;
@@ -161,8 +166,13 @@ struct Source {
 };
 
 template <class T, class = void> struct Flat;
+// Types whose `get` leaves nothing of what was there before: an object of the call before will do. A Flat of a
+// problem's own doesn't say so, and is always given a new one.
+template <class T, class = void> struct Keeps : std::false_type {};
+template <class T> struct Keeps<T, std::enable_if_t<Flat<T>::keeps>> : std::true_type {};
 
 template <class T> struct Flat<T, std::enable_if_t<Plain<T>::value>> {
+  static constexpr bool keeps = true;
   static void put(const T &v, Sink &to) { to.put(code<T>(), &v, sizeof(T)); }
   static void get(T &v, Source &from) {
     const kb_array &a = from.next();
@@ -176,8 +186,14 @@ template <class T> void put_all(const T *v, size_t n, Sink &to) {
   else for (size_t i = 0; i < n; ++i) Flat<T>::put(v[i], to);
 }
 template <class T, class A> struct Flat<std::vector<T, A>> {
+  static constexpr bool keeps = Keeps<T>::value;
   static void put(const std::vector<T, A> &v, Sink &to) {
     if constexpr (std::is_same<T, bool>::value) {
+      if (!to.leaves) {
+        unsigned char *bytes = static_cast<unsigned char *>(to.place(v.size()));
+        for (size_t i = 0; i < v.size(); ++i) bytes[i] = v[i];
+        return;
+      }
       std::vector<unsigned char> wide(v.begin(), v.end());
       to.put('B', wide.data(), wide.size());
     } else {
@@ -193,9 +209,16 @@ template <class T, class A> struct Flat<std::vector<T, A>> {
       v.assign(p, p + a.size);
     } else if constexpr (Plain<T>::value) {
       const kb_array &a = from.next();
-      v.resize(from.bytes(a) / sizeof(T));
-      from.look<T>(a.data, v.size() * sizeof(T));
-      if (!v.empty()) std::memcpy(v.data(), a.data, v.size() * sizeof(T));
+      const size_t size = from.bytes(a) / sizeof(T);
+      from.look<T>(a.data, size * sizeof(T));
+      if constexpr (std::is_trivially_copyable<T>::value && std::is_copy_assignable<T>::value)
+        if (reinterpret_cast<uintptr_t>(a.data) % alignof(T) == 0) {
+          const T *at = static_cast<const T *>(a.data);
+          v.assign(at, at + size);  // new memory is written once, not cleared before
+          return;
+        }
+      v.resize(size);
+      if (!v.empty()) std::memcpy(static_cast<void *>(v.data()), a.data, size * sizeof(T));
     } else {
       int64_t n = 0;
       Flat<int64_t>::get(n, from);
@@ -206,6 +229,7 @@ template <class T, class A> struct Flat<std::vector<T, A>> {
   }
 };
 template <class T, size_t N> struct Flat<std::array<T, N>, std::enable_if_t<!Plain<std::array<T, N>>::value>> {
+  static constexpr bool keeps = Keeps<T>::value;
   static void put(const std::array<T, N> &v, Sink &to) { put_all(v.data(), N, to); }
   static void get(std::array<T, N> &v, Source &from) {
     if constexpr (Plain<T>::value) {
@@ -217,6 +241,7 @@ template <class T, size_t N> struct Flat<std::array<T, N>, std::enable_if_t<!Pla
   }
 };
 template <> struct Flat<std::string> {
+  static constexpr bool keeps = true;
   static void put(const std::string &v, Sink &to) { to.put('B', v.data(), v.size()); }
   static void get(std::string &v, Source &from) {
     const kb_array &a = from.next();
@@ -224,6 +249,7 @@ template <> struct Flat<std::string> {
   }
 };
 template <class... T> struct Flat<std::tuple<T...>> {
+  static constexpr bool keeps = (Keeps<T>::value && ...);
   static void put(const std::tuple<T...> &v, Sink &to) {
     std::apply([&](const auto &...x) { (Flat<std::decay_t<decltype(x)>>::put(x, to), ...); }, v);
   }
@@ -232,16 +258,31 @@ template <class... T> struct Flat<std::tuple<T...>> {
   }
 };
 template <class A, class B> struct Flat<std::pair<A, B>> {
+  static constexpr bool keeps = Keeps<A>::value && Keeps<B>::value;
   static void put(const std::pair<A, B> &v, Sink &to) { Flat<A>::put(v.first, to); Flat<B>::put(v.second, to); }
   static void get(std::pair<A, B> &v, Source &from) { Flat<A>::get(v.first, from); Flat<B>::get(v.second, from); }
 };
 
 template <class T> struct Flat<T, std::enable_if_t<Tied<T>::value && !Plain<T>::value>> {
+  static constexpr bool keeps = std::is_default_constructible<T>::value && std::is_move_assignable<T>::value;
   static void put(const T &v, Sink &to) {
     std::apply([&](auto &...x) { (Flat<std::decay_t<decltype(x)>>::put(x, to), ...); }, const_cast<T &>(v).kb_tied());
   }
   static void get(T &v, Source &from) {
+    if constexpr (keeps)
+      if (from.again) {  // what isn't among its fields is as in a new one
+        T fresh{};
+        auto to = fresh.kb_tied(), old = v.kb_tied();
+        kept(to, old, std::make_index_sequence<std::tuple_size<decltype(to)>::value>());
+        v = std::move(fresh);
+      }
     std::apply([&](auto &...x) { (Flat<std::decay_t<decltype(x)>>::get(x, from), ...); }, v.kb_tied());
+  }
+  template <class F, size_t... N> static void kept(F &to, F &old, std::index_sequence<N...>) {
+    (kept(std::get<N>(to), std::get<N>(old)), ...);
+  }
+  template <class F> static void kept(F &to, F &old) {
+    if constexpr (!Plain<F>::value && Keeps<F>::value && std::is_move_assignable<F>::value) to = std::move(old);
   }
 };
 
@@ -251,6 +292,58 @@ template <class T> T taken(const kb_array *in, int inputs, bool strict = false) 
   Flat<T>::get(value, from);
   if (from.left) throw Misfit("there are more arrays than the type takes");
   return value;
+}
+// A submission's function is called with a call's arrays, if it takes them, or else with the data that they are.
+// Whoever takes the data by value gets it moved there, since a copy would be one more.
+template <class T> struct ByValue { template <class R> void operator()(R (*)(T)) const; };
+template <class T, class Any, class Named> constexpr bool moves() {
+  return std::is_invocable<Named, ByValue<T>>::value ||
+         (std::is_invocable<Any, T>::value && !std::is_invocable<Any, T &>::value);
+}
+template <class F> constexpr bool takes_arrays() {
+  return std::is_invocable<F, const kb_array *, int, kb_array *, int>::value;
+}
+template <class T> T &place_of() {
+  static T *at = new T{};  // one for all calls, for as long as the process lives: vectors keep their memory
+  return *at;
+}
+template <class T, class Body> auto with_data(const kb_array *in, int inputs, Body &&body) {
+  if constexpr (Keeps<T>::value) {
+    T &data = place_of<T>();
+    Source from{in, inputs, false, true};
+    Flat<T>::get(data, from);
+    if (from.left) throw Misfit("there are more arrays than the type takes");
+    return body(data);
+  } else {
+    T data = taken<T>(in, inputs);
+    return body(data);
+  }
+}
+template <class T, class O, class Named, class Any, class One>
+int called(Named, Any any, One one, const kb_array *in, int inputs, kb_array *out, int outputs) {
+  if constexpr (takes_arrays<Any>()) return any(in, inputs, out, outputs) ? 2 : 0;
+  else return with_data<T>(in, inputs, [&](T &data) {
+    Sink to;
+    to.at = out;
+    to.left = outputs;
+    if constexpr (moves<T, Any, Named>()) {
+      const O &found = any(std::move(data));
+      Flat<O>::put(found, to);
+    } else {
+      const O &found = one(data);
+      Flat<O>::put(found, to);
+    }
+    if (to.left) throw Misfit("there are fewer arrays in the output than expected");
+    return 0;
+  });
+}
+template <class T, class Named, class Any, class One>
+auto warmed(Named, Any any, One one, const kb_array *in, int inputs, kb_array *out, int outputs) {
+  if constexpr (takes_arrays<Any>()) return any(in, inputs, out, outputs);
+  else return with_data<T>(in, inputs, [&](T &data) {
+    if constexpr (moves<T, Any, Named>()) return any(std::move(data));
+    else return one(data);
+  });
 }
 template <class F> int guarded(F &&body, char *said, int cap) {
   try { return body(); }
@@ -305,36 +398,39 @@ def call_unit(entry_file: str, adapter: Mapping[str, Any], call: str) -> str:
     """One translation unit: the submission, and around it `kb_call` and, where it has one, its `kb_warm_up`."""
     front = f'#include "kbslurm.h"\n{MARSHAL}\n{_SERVE}\n'
     own = f'#include "{entry_file}"\n'
+    given = "in, inputs, out, outputs"
     if not adapter:
-        given = "in, inputs, out, outputs"
-        return front + own + _CALL.format(body=f"return {call}({given}) ? 2 : 0;") + _warm_unit(given, ready="")
+        body, warm = f"return {call}({given}) ? 2 : 0;", f"return kb_warm_up({given});"
+        return front + own + _CALL.format(body=body) + _WARM.format(body=warm)
     headers = "".join(f'#include "{name}"\n' for name in adapter["shared"])
-    body = (
-        f"input_t data = kb::taken<input_t>(in, inputs); output_t found = {call}(data); "
-        "kb::Sink to; to.at = out; to.left = outputs; kb::Flat<output_t>::put(found, to); "
-        'if (to.left) throw kb::Misfit("there are fewer arrays in the output than expected"); return 0;'
+    body = f"return kb::called<input_t, output_t>({_either(call)}, {given});"
+    warm = f"return kb::warmed<input_t>({_either('kb_warm_up')}, {given});"
+    return front + headers + own + _CALL.format(body=body) + _WARM.format(body=warm)
+
+
+def _either(name: str) -> str:
+    """A function of the submission's by its name, called with whatever it takes, and called with the data: there it is
+    an error if it takes neither."""
+    return (
+        f"[](auto known) -> decltype(known({name})) {{}}, "
+        f"[](auto &&...x) -> decltype({name}(std::forward<decltype(x)>(x)...)) "
+        f"{{ return {name}(std::forward<decltype(x)>(x)...); }}, "
+        f"[](auto &data) -> decltype(auto) {{ return {name}(data); }}"
     )
-    ready = "input_t data = kb::taken<input_t>(in, inputs);"
-    return front + headers + own + _CALL.format(body=body) + _warm_unit("data", ready=ready)
 
 
 def expected_of(adapter: Mapping[str, Any], call: str) -> str:
     """How a submission defines what `call_unit` calls."""
-    if adapter:
-        return f"output_t {call}(input_t data)"
-    return f"KB_ENTRY int {call}(const kb_array *in, int inputs, kb_array *out, int outputs)"
+    arrays = f"KB_ENTRY int {call}(const kb_array *in, int inputs, kb_array *out, int outputs)"
+    return f"output_t {call}(input_t data) or {arrays}" if adapter else arrays
 
 
-def _warm_unit(given: str, *, ready: str) -> str:
-    """`kb_warm` around a `kb_warm_up` that is called as the kernel is; with `KB_WARM_UP`, else there is none."""
-    return _WARM.format(given=given, ready=ready)
-
-
+# `kb_warm` around a `kb_warm_up` that is called as a kernel is; with `KB_WARM_UP`, else there is none.
 _WARM = """
 #ifdef KB_WARM_UP
 extern "C" int kb_warm(const kb_array *in, int inputs, kb_array *out, int outputs, char *kb_said, int kb_cap) {{
   (void)in; (void)inputs; (void)out; (void)outputs;
-  return kb::asked([&] {{ {ready} return kb_warm_up({given}); }}, kb_said, kb_cap);
+  return kb::asked([&] {{ {body} }}, kb_said, kb_cap);
 }}
 extern "C" int kb_warms() {{ return 1; }}
 #else
