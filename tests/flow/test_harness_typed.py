@@ -274,6 +274,15 @@ def test_a_warm_up_takes_either_whatever_its_kernel_takes(tmp_path: Path, form: 
     assert int(said(report)[-1].split()[1]) > 1
 
 
+@needs(GXX)
+def test_sizes_that_mean_nothing_before_a_call_are_no_error_of_a_warm_up(tmp_path: Path) -> None:
+    source = (
+        "void kb_warm_up(input_t &data) { data.clear(); }\noutput_t custom_kernel(input_t d) { return reference(d); }"
+    )
+    report = judged(tmp_path, SUMS, source)
+    assert report.verdict == "passed", report.reason
+
+
 # How often memory of the input's size is taken between two calls.
 COUNTED = r"""
 #include "reference.cu"

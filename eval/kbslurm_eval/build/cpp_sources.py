@@ -340,10 +340,15 @@ int called(Named, Any any, One one, const kb_array *in, int inputs, kb_array *ou
 template <class T, class Named, class Any, class One>
 auto warmed(Named, Any any, One one, const kb_array *in, int inputs, kb_array *out, int outputs) {
   if constexpr (takes_arrays<Any>()) return any(in, inputs, out, outputs);
-  else return with_data<T>(in, inputs, [&](T &data) {
-    if constexpr (moves<T, Any, Named>()) return any(std::move(data));
-    else return one(data);
-  });
+  else {
+    const auto body = [&](T &data) {
+      if constexpr (moves<T, Any, Named>()) return any(std::move(data));
+      else return one(data);
+    };
+    using Told = decltype(with_data<T>(in, inputs, body));
+    try { return with_data<T>(in, inputs, body); }
+    catch (const Misfit &) { return Told(); }  // sizes are contents, too, and mean nothing before the call
+  }
 }
 template <class F> int guarded(F &&body, char *said, int cap) {
   try { return body(); }
