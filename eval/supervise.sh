@@ -254,9 +254,7 @@ identify_image() {
     looks_of_image
     DIGEST=
     [ -n "$KNOWN" ] && [ -f "$KNOWN/$looks" ] && read -r DIGEST <"$KNOWN/$looks"
-    first_look=
     if [ -z "$DIGEST" ]; then
-        first_look=yes
         DIGEST=$(measured 2>/dev/null)
         case $? in 0) ;; 77) DIGEST=unreadable ;; *) DIGEST= ;; esac
         # an image that changed meanwhile isn't remembered
@@ -273,14 +271,6 @@ identify_image() {
     fi
     [ -z "$PINNED" ] || [ "$PINNED" = "$DIGEST" ] ||
         finish image 1 72 "the image ${IMAGE##*/} is ${DIGEST:-unreadable} and ${PINNED} is pinned"
-}
-
-# is_late: whether that has left of the job less than the judge's own limit. Slurm would end the run, and its author be told
-# that it took too long; the next attempt here finds what was remembered.
-is_late() {
-    [ -n "$first_look" ] || return 1
-    case ${SLURM_JOB_END_TIME-} in '' | *[!0-9]*) return 1 ;; esac
-    [ $((SLURM_JOB_END_TIME - $(date +%s))) -lt "$LIMIT_S" ]
 }
 
 # All that a runner may write, its /tmp, /var/tmp and /dev/shm, is memory of a fixed size: a file system of its own in a
@@ -524,7 +514,6 @@ supervise() {
         can_contain
         identify_image
         find_room
-        ! is_late || finish setup 1 71 "reading the image for the first time on this node took too much of the job's time"
     else
         KB_ATTEMPT=${DIR##*/}
         MARK=KB_ATTEMPT=$KB_ATTEMPT

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -142,18 +141,3 @@ def test_a_scratch_path_that_is_one_unset_variable_is_the_nodes_fault(tmp_path: 
     assert ended.returncode == 71, ended.stderr
     assert '"cause":"setup"' in (tmp_path / "attempt" / "exit.json").read_text()
     assert "a variable of the path of the scratch folder is not set" in ended.stderr
-
-
-@pytest.mark.parametrize(("left_s", "looked", "late"), [(90, "yes", True), (110, "yes", False), (90, "", False)])
-def test_a_node_that_read_its_image_for_the_first_time_is_late_and_no_author_slow(
-    tmp_path: Path, left_s: int, looked: str, late: bool
-) -> None:
-    """Slurm ended such a job, and the verdict was a time-out."""
-    ends_at = str(round(time.time()) + left_s)
-    words = f"LIMIT_S=100; first_look={looked}; is_late && exit 5; exit 6"
-    ended = _supervised(tmp_path, words, SLURM_JOB_END_TIME=ends_at)
-    assert ended.returncode == (5 if late else 6), ended.stderr
-
-
-def test_without_an_end_that_slurm_tells_none_is_late(tmp_path: Path) -> None:
-    assert _supervised(tmp_path, "LIMIT_S=100; first_look=yes; is_late && exit 5; exit 6").returncode == 6
