@@ -275,7 +275,8 @@ def test_it_is_called_where_a_number_is_drawn_too(tmp_path: Path) -> None:
     )  # fmt: skip
     report = ground.judged(tmp_path, told).told
     assert report.verdict == "passed", report.reason
-    calls, warmed = map(int, report.log.splitlines()[-1].split()[-2:])
+    said = [line.split()[-2:] for line in report.log.splitlines() if line[-1:].isdigit()]  # the judge's remarks aside
+    calls, warmed = map(int, said[-1])
     assert calls >= 12 and warmed >= calls - 5, report.log[-300:]
 
 
