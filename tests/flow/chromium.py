@@ -64,7 +64,8 @@ class Chromium:
         return str(self.call("GET", "/title"))
 
     def complaints(self) -> list[str]:
-        return [str(line["message"]) for line in self.call("POST", "/se/log", type="browser")]
+        said = [str(line["message"]) for line in self.call("POST", "/se/log", type="browser")]
+        return [one for one in said if "/favicon.ico" not in one]  # the browser's own idea; our pages name their icon
 
     def picture(self, file: Path) -> None:
         file.write_bytes(base64.b64decode(self.call("GET", "/screenshot")))

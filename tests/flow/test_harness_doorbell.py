@@ -70,19 +70,23 @@ def folders(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
 # A container shows its runner the folder of its link: what stands there by the end is the submission's choice.
 SPOILS = (
     """
-import os, sys
+import contextlib, os, sys
 link = sys.argv[-1]
 for name in ("bell", "in", "out", "log"):
-    os.rename(f"{link}/{name}", f"{link}/{name}.old")
-    os.makedirs(f"{link}/{name}/inner")
-    os.chmod(f"{link}/{name}", 0)
+    with contextlib.suppress(OSError):  # it can't where it has mounts of its own
+        os.rename(f"{link}/{name}", f"{link}/{name}.old")
+        os.makedirs(f"{link}/{name}/inner")
+    with contextlib.suppress(OSError):
+        os.chmod(f"{link}/{name}", 0)
 here = os.open(link, os.O_RDONLY)
-for _ in range(1500):
-    os.mkdir("d", dir_fd=here)
-    deeper = os.open("d", os.O_RDONLY, dir_fd=here)
-    os.close(here)
-    here = deeper
-os.chmod(link, 0)
+with contextlib.suppress(OSError):
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=here)
+        deeper = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = deeper
+with contextlib.suppress(OSError):
+    os.chmod(link, 0)
 """
     + RIGHT
 )
