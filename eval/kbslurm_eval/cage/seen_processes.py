@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
-from kbslurm_eval.cage.processes import GONE, is_ending, proc_folder
+from kbslurm_eval.cage.processes import GONE, is_ending, namespace_numbers, proc_folder
 
 Word = Literal["lock", "scm_fds", "tfd", "pipe", "Pss"]
 
@@ -162,8 +162,5 @@ def open_files(pid: int) -> tuple[str, list[str]]:
 
 def is_inside(pid: int) -> bool:
     """Whether it is in a PID namespace below, and not its first process: those of the container's program hide, too."""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:
-        for line in file:
-            if line.startswith(b"NSpid:"):
-                return len(numbers := line.split()[1:]) > 1 and numbers[-1] != b"1"
-    return False
+    numbers = namespace_numbers(pid)
+    return len(numbers) > 1 and numbers[-1] != 1
