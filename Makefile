@@ -33,6 +33,7 @@ $(READY): requirements.lock pyproject.toml hatch_build.py
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) can't make virtual environments; on Debian: apt-get install python3-venv." >&2; exit 2; }
 	@rm -f $(READY)
 	@$(PYTHON) .ci/make_venv.py .venv requirements.lock .
+	@$(BIN)/python -m compileall -q eval || true  # launches write nothing, and would compile it each time
 	@touch $(READY)
 
 demo: $(READY)  ## run a competition on this machine: eight submissions, one leaderboard (ARGS=--once exits when done)

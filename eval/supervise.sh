@@ -190,6 +190,29 @@ can_contain() {
     export APPTAINER_TMPDIR SINGULARITY_TMPDIR
 }
 
+# is_ours FOLDER: whether it is one, and this account's
+# shellcheck disable=SC3067
+is_ours() { [ -O "$1" ] && [ -d "$1" ] && [ ! -L "$1" ]; }
+
+# known_in PLACE: KNOWN, our folder there, made if there is none, or nothing. Everybody may write to such a place: whoever
+# takes its name has us take another, which nobody can guess and which is found again by its owner.
+known_in() {
+    KNOWN=$1/.kb-images-$me
+    is_ours "$KNOWN" && return
+    [ -e "$KNOWN" ] || [ -L "$KNOWN" ] || { mkdir -m 700 "$KNOWN" 2>/dev/null && return; }
+    # where somebody has left more names than a second is enough for, none is added to them
+    # shellcheck disable=SC3045
+    KNOWN=$(
+        ulimit -t 1 && ulimit -v 1000000
+        for known in "$1/.kb-images-$me-"*; do
+            is_ours "$known" && { printf %s "$known"; exit 0; }
+        done
+        exit 0
+    ) 2>/dev/null || { KNOWN=; return; }
+    [ -z "$KNOWN" ] || return
+    dice && KNOWN=$1/.kb-images-$me-$diced && mkdir -m 700 "$KNOWN" 2>/dev/null || KNOWN=
+}
+
 # What will run is what the image is, not what somebody meant it to be: a digest over its bytes. It is taken once per
 # node and remembered, where no submission can write, for as long as no inode, size or time of it changes; so is that
 # this account can't read all of it (status 77).
@@ -244,13 +267,12 @@ identify_image() {
         [ "$field" = Uid: ] && break
     done </proc/self/status
     : "${KNOWN_ROOT:=$SHM_ROOT}"
-    KNOWN=$KNOWN_ROOT/.kb-images-$me
+    KNOWN=
     # A job's /dev/shm may be its own (job_container/tmpfs) and gone with it: what is remembered would be lost each time.
-    if [ "$KNOWN_ROOT" = /dev/shm ] && [ ! -e "$KNOWN" ]; then
-        [ -d "/var/tmp/.kb-images-$me" ] || mkdir -m 700 "/var/tmp/.kb-images-$me" 2>/dev/null &&
-            KNOWN=/var/tmp/.kb-images-$me
+    if [ "$KNOWN_ROOT" = /dev/shm ] && ! is_ours "/dev/shm/.kb-images-$me"; then
+        known_in /var/tmp
     fi
-    [ -e "$KNOWN" ] || mkdir -m 700 "$KNOWN" 2>/dev/null
+    [ -n "$KNOWN" ] || known_in "$KNOWN_ROOT"
     looks_of_image
     DIGEST=
     [ -n "$KNOWN" ] && [ -f "$KNOWN/$looks" ] && read -r DIGEST <"$KNOWN/$looks"
@@ -282,7 +304,8 @@ IN_ROOM='unshare --user --map-current-user --keep-caps --mount sh -c "$ENTER" ro
 LOOK='import os, sys; sizes = {s.f_blocks * s.f_frsize for s in map(os.statvfs, ("/tmp", "/var/tmp", "/dev/shm"))}; '
 LOOK="$LOOK"'raise SystemExit(sizes != {int(sys.argv[1]) << 20})'
 
-# find_room: CAN, whether such a file system can be made here, and ROOM, where
+# find_room: CAN, whether such a file system can be made here, and ROOM, where; CLEARS, whether the node's disk is a
+# runner's scratch instead, and has to be cleared when it has ended
 find_room() {
     ROOM=$DIR/scratch
     [ -z "$SCRATCH" ] || ROOM=$SCRATCH/room
@@ -301,10 +324,12 @@ find_room() {
         ) </dev/null >/dev/null 2>&1 && CAN=yes
         [ -n "$KNOWN" ] && put "$KNOWN/room-$looks" "$CAN"
     fi
+    CLEARS=
     if [ "$CAN" = yes ]; then
         scratch="memory of $SCRATCH_MB MiB at most"
     elif [ -n "$SCRATCH" ]; then
         scratch="the node's disk, ended beyond $SCRATCH_MB MiB"
+        CLEARS=1
         # What a runner may write to the node's disk must be there: a submission would be blamed for what isn't.
         free=$(df -k --output=avail "$SCRATCH" 2>/dev/null)
         free=${free##*[!0-9]}
@@ -341,7 +366,8 @@ is_alone() {
 # tell_facts: what the judge is told of this node. Nobody reads it before the judge is started.
 tell_facts() {
     printf '%s\n' "container=$RUNTIME" looks=1 "image=$IMAGE" "image_digest=$DIGEST" "image_pinned=$PINNED" \
-        "image_seen=$SEEN" "scratch=$scratch" ${PROFILER:+"profiler=$PROFILER"} >"$SHM/ask/facts" || finish setup 1 71
+        "image_seen=$SEEN" "scratch=$scratch" ${CLEARS:+clears=1} ${PROFILER:+"profiler=$PROFILER"} \
+        >"$SHM/ask/facts" || finish setup 1 71
     [ -n "$WHOLE" ] || return 0
     # The highest isolation is claimed where this node keeps it.
     if is_alone; then
@@ -436,14 +462,14 @@ start_runner() {
         how=setsid room=
         if [ "$CAN" = yes ]; then
             how="setsid $IN_ROOM" room=$ROOM
-        elif [ -n "$SCRATCH" ]; then
+        elif [ -n "$CLEARS" ]; then
             room=$SCRATCH/run.$N
             mkdir -p "$room/shm" || { put "$SHM/ask/run.$N.status" 125; exit; }
         fi
         runner "$N" "$how" "$room" "$@" </dev/null >"$SHM/ask/run.$N.err" 2>&1 3<&- &
         pid=$!
         put "$SHM/ask/run.$N.pid" "$pid"
-        [ "$CAN" = yes ] || [ -z "$SCRATCH" ] || watch_scratch "$N" 3<&- &
+        [ -z "$CLEARS" ] || watch_scratch "$N" 3<&- &
         wait "$pid"
         ended=$?
         kill -s KILL -- "-$pid" 2>/dev/null
@@ -452,6 +478,7 @@ start_runner() {
             put "$SHM/ask/run.$N.memory" 1
         fi
         put "$SHM/ask/run.$N.status" "$ended"
+        [ -z "$CLEARS" ] || { remove "$room"; put "$SHM/ask/run.$N.cleared" 1; }
     ) 2>/dev/null &
 }
 

@@ -50,6 +50,7 @@ OF_THE_USERS_OWN = (
     "CLI_DISCORD_CLIENT_SECRET",
     "CLI_GITHUB_CLIENT_SECRET",
     "OIDC_CLIENT_SECRET",
+    "PYTHONUNBUFFERED",  # most people have none, and what is lost in a buffer shows only without
 )
 
 hypothesis.settings.register_profile(

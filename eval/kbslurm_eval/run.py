@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # launchers and runners start often, and `typing` takes long to import
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Any
 
     from kbslurm_eval.cage.runners import Runners
     from kbslurm_eval.shared.wire import Manifest, Report

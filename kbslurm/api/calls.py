@@ -53,6 +53,7 @@ CALLS: Mapping[str, Call] = {
     "GET /health": Call(in_turn=False),
     "GET /openapi.json": Call(in_turn=False),
     "GET /static/{name}": Call(in_turn=False),
+    "GET /favicon.ico": Call(in_turn=False),
     "GET /auth/login/{provider}": Call(in_turn=False),
     "GET /auth/callback/{provider}": Call(in_turn=False),
     "POST /user/join": Call(cap=FIELDS, who="person"),

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from contextlib import suppress
-from typing import Any, Never
+from typing import Any, Never, TextIO
 
 from kbslurm.cli.stopped import Stopped
 from kbslurm.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, Invalid, KbslurmError, Misconfigured
@@ -16,6 +16,11 @@ from kbslurm.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, Invalid, Kbslurm
 
 def main() -> int:
     """Run one command line. An expected error is one sentence and an exit code; a bug says where its traceback is."""
+    _open_what_is_closed()
+    return _flushed(_ran())
+
+
+def _ran() -> int:
     try:
         _interrupt_by_name()
         from kbslurm.cli.app import app
@@ -33,6 +38,30 @@ def main() -> int:
         return _bug(error) if found is None else _told(found)
     except Exception as error:  # noqa: BLE001 - users never see a traceback; it is saved to a file
         return _usage(error)
+
+
+def _open_what_is_closed() -> None:
+    """Who closes an output (`>&-`) wants nothing of it."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+
+
+def _flushed(code: int) -> int:
+    """The exit code, with all that was printed handed over: what is left fails at exit, with a code of Python's own."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _hush()
+    except OSError as error:
+        _hush()
+        found = _of_the_disk(error)
+        code = code or (_bug(error) if found is None else _told(found))
+    try:
+        sys.stderr.flush()
+    except OSError:
+        _hush(sys.stderr)
+    return code
 
 
 class Interrupted(KeyboardInterrupt):
@@ -57,7 +86,8 @@ def _interrupted() -> int:
         with suppress(OSError):
             print(json.dumps({"error": {"kind": "Interrupted", "message": "interrupted", "hint": None}}), flush=True)
     else:
-        print("\ninterrupted", file=sys.stderr)
+        with suppress(OSError):
+            print("\ninterrupted", file=sys.stderr)
     return EXIT_INTERRUPTED
 
 
@@ -83,9 +113,9 @@ def _told(error: KbslurmError) -> int:
     return error.exit_code
 
 
-def _hush() -> None:
+def _hush(output: TextIO | None = None) -> None:
     """Nobody reads our output: redirect it, or Python would flush again at exit and complain."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), (output or sys.stdout).fileno())
 
 
 def _of_the_disk(error: OSError) -> Misconfigured | None:

@@ -150,4 +150,4 @@ def _per_launch(report: Report, problem: Problem, rival: int, side: timing.Side)
     if cases is None:
         return []
     per_case = [timing.ratios(nets, side) or timing.paired(nets, side) for nets in cases]
-    return timing.launch_scores(per_case, problem.ranking_by)
+    return timing.scores_at(per_case, cases, problem.ranking_by, side)

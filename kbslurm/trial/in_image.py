@@ -22,6 +22,7 @@ from kbslurm_eval.shared import remove_tree
 
 SCRATCH_MB = 2048
 EXIT_CAP = 65_536
+SCRIPT_CAP = 32  # a process's number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +53,10 @@ class TrialImage:
 
     def clear(self) -> None:
         """Remove what the supervisor has in memory if it was killed, as at ^C; the next one would do so, too."""
-        for told in Path(_memory()).glob("kb-*/script"):
+        for folder in remove_tree.leftovers(Path(_memory())):
             with contextlib.suppress(OSError, ValueError):
-                if told.parent.stat().st_uid == os.getuid() and not Path(f"/proc/{int(told.read_text())}").exists():
-                    remove_tree.remove(told.parent)
+                if not Path(f"/proc/{int(read_capped(folder / 'script', SCRIPT_CAP) or b'')}").exists():
+                    remove_tree.remove(folder)
 
 
 def image_at(place: Path) -> TrialImage:

@@ -160,7 +160,7 @@ class TestMakefile:
         # The floors in parts, side by side: together they are all of them, each once
         assert re.search(r"^ +argv=\(make \"test\$again\" \"FLOORS=\$\{FLOORS\[\$name\]\}\"", ci, flags=re.MULTILINE)
         assert 'argv+=("ARGS=-o cache_dir=.pytest_cache/$name ${ONLY[$name]:-} $SLOWEST")' in ci
-        assert "ASIDE=(cluster warm harness faces contract rest)" in ci
+        assert "ASIDE=(cluster harness faces warm contract rest)" in ci
         declared = re.search(r"^declare -A FLOORS=\(((?s:.)+?)\)$", ci, flags=re.MULTILINE)
         floors = re.search(r"^FLOORS +:= (.+)$", self.makefile, flags=re.MULTILINE)
         assert declared and floors

@@ -232,6 +232,34 @@ def test_a_disk_with_less_room_than_a_submission_may_use_is_the_nodes_fault(rig:
     assert rig.left() == []
 
 
+LEAVES = """\
+while [ "$1" != --workdir ]; do shift; done
+cd "$2" || exit 1
+mkdir -p tmp/shut/deep
+n=0
+while [ $((n += 1)) -le 100 ]; do mkdir nest; cd nest; done
+touch file
+cd "$2"
+ln -s ROOT/keep tmp/shut/link
+chmod 0 tmp/shut nest
+"""
+
+
+def test_what_a_runner_left_on_the_nodes_disk_is_gone_before_the_next_one_starts(rig: Rig) -> None:
+    """Each launch's stayed until the run ended, so that a run took as many times what one may write."""
+    (rig.root / "keep").mkdir()
+    (rig.root / "keep" / "kept").touch()
+    judge = RUN_ONE + (
+        "until [ -s $SHM/ask/run.1.cleared ]; do [ $((n += 1)) -lt 500 ] || exit 8; sleep 0.01; done\n"
+        f"ls -A {rig.root}/disk/kb-7-* >{rig.root}/seen\n"
+    )
+    told = rig.run(judge, LEAVES.replace("ROOT", str(rig.root)), scratch=f'node_scratch = "{rig.root}/disk"')
+    assert (told["cause"], told["status"]) == ("judge", 0)
+    assert (rig.root / "seen").read_text().split() == ["judge", "room", "tmp"]
+    assert rig.facts()["clears"] == "1"
+    assert (rig.root / "keep" / "kept").exists()
+
+
 def test_a_runner_that_has_ended_is_not_killed_again_by_a_number_that_is_anothers_now(rig: Rig) -> None:
     decoy = f"""
 setsid sleep 100 &
@@ -402,6 +430,30 @@ def test_what_is_known_of_an_image_is_believed_only_where_nobody_else_could_writ
     rig.foreign.add(folder)
     assert rig.run("exit 0")["status"] == 0
     assert rig.facts()["image_digest"] == (true if flaw else "sha256:remembered")
+
+
+@pytest.mark.parametrize("squatter", ["a link", "a link to nothing", *(["not ours"] if os.getuid() == 0 else [])])
+def test_whoever_takes_that_folders_name_has_no_image_read_anew(rig: Rig, squatter: str) -> None:
+    """Another account on the node could have every run read its whole image."""
+    who = NOBODY if os.getuid() == 0 else os.getuid()
+    taken = rig.root / "shm" / f".kb-images-{who}"
+    more = rig.root / "shm" / f".kb-images-{who}-0"
+    if squatter == "not ours":
+        taken.mkdir()
+        more.mkdir()
+        rig.foreign |= {taken, more}
+    else:
+        (rig.root / "elsewhere").mkdir(mode=0o700)
+        taken.symlink_to("../elsewhere" if squatter == "a link" else "../nowhere")
+        more.symlink_to("../elsewhere")
+    for digest in ("tree:measured", "tree:remembered"):
+        assert rig.run("exit 0")["status"] == 0
+        assert rig.facts()["image_digest"] == digest
+        shutil.rmtree(rig.root / "attempt" / "claim")
+        (known,) = (rig.root / "shm").glob(".kb-images-*/tree-*")
+        known.write_text("tree:remembered\n")
+    (own,) = (one for one in (rig.root / "shm").glob(".kb-images-*-*") if one != more)
+    assert own == known.parent and (own.stat().st_mode & 0o777, own.stat().st_uid) == (0o700, who)
 
 
 def test_its_folders_are_its_own_and_their_names_cant_be_guessed(rig: Rig) -> None:

@@ -93,7 +93,8 @@ class Chromium:
     def barriers(self) -> list[str]:
         """What keeps people out of this page, as axe sees it: the rule, and where it is broken."""
         axe = "" if self.ask("return 'axe' in window") else _axe()
-        script = f"const done = arguments[0]; {axe}; axe.run().then((told) => done(told.violations))"
+        run = "axe.run({resultTypes: ['violations']}).then((told) => done(told.violations))"
+        script = f"const done = arguments[0]; {axe}; {run}"
         found = self.call("POST", "/execute/async", script=script, args=[])
         return [f"{one['id']}: {node['html'][:200]}" for one in found for node in one["nodes"]]
 

@@ -12,6 +12,7 @@ import pwd
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,19 +140,33 @@ def judged(
     return Outcome(code=done.returncode, stderr=done.stderr, report=found, out=out)
 
 
+def copied(folder: Path) -> Path:
+    """The harness once more, in this folder, with what Python has compiled of it: runners keep nothing of that, and
+    each would compile it anew."""
+    shutil.copytree(EVAL, folder, ignore=shutil.ignore_patterns("*.pyc.*"))  # which somebody writes now
+    return folder
+
+
 def judged_for_an_ordinary_user(
     folder: Path, told: wire.Manifest, name: str = "nobody", *, level: int = 1
 ) -> wire.Report:
-    """The harness at this level on this manifest, started by root as that user with the system's own Python."""
-    nobody, run = pwd.getpwnam(name), folder / "run"
-    (run / "work").mkdir(parents=True)
-    shutil.copytree(EVAL, run / "eval", ignore=shutil.ignore_patterns("__pycache__"))
-    (run / "manifest.json").write_text(wire.dumps(told))
-    (run / "key").write_bytes(KEY)
-    for path in (folder, *folder.rglob("*")):
-        os.chown(path, nobody.pw_uid, nobody.pw_gid)
+    """The harness at this level on this manifest, started by root as that user with the system's own Python. `folder`
+    becomes that user's, too."""
+    folder.mkdir(parents=True, exist_ok=True)
     for parent in (p for p in folder.parents if p.stat().st_uid == 0 and p.name.startswith("pytest")):
         parent.chmod(parent.stat().st_mode | 0o011)
+    # not in that folder: whoever starts pytest beside this closes the one above it
+    with tempfile.TemporaryDirectory(prefix="kb-ordinary-") as place:
+        return _judged_for(pwd.getpwnam(name), folder, Path(place), told, level)
+
+
+def _judged_for(nobody: pwd.struct_passwd, folder: Path, run: Path, told: wire.Manifest, level: int) -> wire.Report:
+    (run / "work").mkdir()
+    copied(run / "eval")
+    (run / "manifest.json").write_text(wire.dumps(told))
+    (run / "key").write_bytes(KEY)
+    for path in (folder, *folder.rglob("*"), run, *run.rglob("*")):
+        os.chown(path, nobody.pw_uid, nobody.pw_gid)
     argv = [SYSTEM_PYTHON, "-I", "-B", str(run / "eval"), str(run / "manifest.json"), "--key", str(run / "key")]
     done = subprocess.run(
         [*argv, "--out", str(run / "out"), "--work", str(run / "work")],

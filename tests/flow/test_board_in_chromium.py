@@ -108,10 +108,10 @@ def test_nothing_shifts_after_the_first_paint_and_nothing_scrolls_sideways(
 @pytest.mark.parametrize("theme", THEMES)
 def test_nothing_keeps_anybody_out(api: ServedApi, chromium: Chromium, theme: Any) -> None:
     signed_in(api, chromium, NAMES[1])
-    for width in WIDTHS:
-        chromium.view(width, theme=theme)
-        for path in (FEW, NOBODY, f"{FEW}?q=nobody"):
-            chromium.open(api.url + path)
+    for path in (FEW, NOBODY, f"{FEW}?q=nobody"):
+        chromium.open(api.url + path)
+        for width in WIDTHS:
+            chromium.view(width, theme=theme)
             assert chromium.barriers() == [], (width, path)
 
 

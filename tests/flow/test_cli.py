@@ -540,6 +540,17 @@ def test_an_output_that_takes_nothing_is_one_sentence(tmp_path: Path, words: tup
     assert said.stderr.splitlines()[0] == "error: the disk is full" and len(said.stderr.splitlines()) == 2
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_who_closes_an_output_gets_the_exit_code(tmp_path: Path, closed: str) -> None:
+    for words, code in ((("config", "show"), 0), (("config", "check", "none.toml"), 2)):
+        said = subprocess.run(
+            ["/bin/sh", "-c", f'"$@" {closed}', "sh", sys.executable, "-m", "kbslurm", *words],
+            capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False,
+        )  # fmt: skip
+        assert said.returncode == code, said.stdout + said.stderr
+        assert "bug" not in said.stderr and "Traceback" not in said.stderr
+
+
 def test_a_demo_in_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     said = CommandLine(cwd=tmp_path)("demo", "--once", "--dir", "/proc/kbslurm")
     assert said.code == 2 and "error: the state folder /proc/kbslurm" in said.err

@@ -56,10 +56,11 @@ def test_it_survives_an_interruption_ends_by_itself_and_leaves_nothing(place: Pa
     killed = started(place, KBSLURM_PROBE="accept.after_commit:2")
     killed.communicate(timeout=PATIENCE_S)
     assert killed.returncode == -signal.SIGKILL
-    first = started(place)
     attempts = place / "attempts"
+    begun = {*attempts.glob("kb-*")}  # where the killed one had begun to measure
+    first = started(place)
     until = time.monotonic() + PATIENCE_S
-    while not any(attempts.glob("kb-*")):
+    while not {*attempts.glob("kb-*")} - begun:
         assert first.poll() is None, first.communicate()
         assert time.monotonic() < until
         time.sleep(0.05)

@@ -3,12 +3,16 @@ moves that shouldn't."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+import httpx
 import pytest
 
+from kbslurm.api.pages.boards import opening
+from kbslurm.api.pages.rendering import packed_file, static_file
 from tests import databases
 from tests.flow.chromium import THEMES, WIDTHS, Chromium, started, until
 from tests.flow.gallery import judged, played
@@ -93,27 +97,60 @@ def calm(chromium: Chromium, wanted: bool) -> None:
 def test_every_page_is_clear_for_everybody_at_every_width(api: ServedApi, chromium: Chromium, path: str) -> None:
     if path.startswith("/staff"):
         signed_in(api, chromium, "hana")
+    chromium.open(api.url + path)
     for theme in THEMES:
         for width in WIDTHS:
             chromium.view(width, theme=theme)
-            chromium.open(api.url + path)
             assert chromium.barriers() == [], (theme, width)
             assert chromium.ask("return document.documentElement.scrollWidth <= innerWidth"), (theme, width)
     assert chromium.complaints() == []
+
+
+def shifted(api: ServedApi, chromium: Chromium, path: str) -> float:
+    """By how much what had been painted has moved, until the clock ran and a little longer."""
+    chromium.open(api.url + path)
+    until(lambda: ":" in text(chromium, "time[data-left]"), "the clock runs")
+    script = (
+        "const done = arguments[0]; let all = 0; new PerformanceObserver((list) => {"
+        " for (const one of list.getEntries()) if (!one.hadRecentInput) all += one.value;"
+        "}).observe({type: 'layout-shift', buffered: true}); setTimeout(() => done(all), 400)"
+    )
+    return float(chromium.call("POST", "/execute/async", script=script, args=[]))
 
 
 @pytest.mark.parametrize("path", ["/", HALL])
 def test_nothing_shifts_after_the_first_paint(api: ServedApi, chromium: Chromium, path: str) -> None:
     for width in WIDTHS:
         chromium.view(width)
-        chromium.open(api.url + path)
-        until(lambda: ":" in text(chromium, "time[data-left]"), "the clock runs")
-        script = (
-            "const done = arguments[0]; let all = 0; new PerformanceObserver((list) => {"
-            " for (const one of list.getEntries()) if (!one.hadRecentInput) all += one.value;"
-            "}).observe({type: 'layout-shift', buffered: true}); setTimeout(() => done(all), 400)"
-        )
-        assert chromium.call("POST", "/execute/async", script=script, args=[]) == 0, width
+        assert shifted(api, chromium, path) == 0, width
+
+
+@pytest.mark.parametrize("path", ["/", HALL])
+def test_nothing_shifts_where_a_script_comes_late(
+    api: ServedApi, chromium: Chromium, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock is longer than the words that it replaces."""
+
+    def late(name: str) -> bytes:
+        if name.endswith(".js"):
+            time.sleep(0.3)
+        return packed_file(name)
+
+    monkeypatch.setattr(opening, "packed_file", late)
+    chromium.devtools("Network.enable")
+    chromium.devtools("Network.setCacheDisabled", cacheDisabled=True)
+    chromium.view(700)  # on the start page there is room beside the time that is left
+    try:
+        assert shifted(api, chromium, path) == 0
+    finally:
+        chromium.devtools("Network.disable")
+
+
+def test_a_browser_that_looks_for_an_icon_by_itself_finds_it(api: ServedApi) -> None:
+    """As it does beside a file that is no page and names none."""
+    answer = httpx.get(f"{api.url}/favicon.ico", trust_env=False)
+    assert answer.status_code == 200 and answer.headers["content-type"] == "image/svg+xml"
+    assert answer.content == static_file("icon.svg")
 
 
 def test_the_time_left_counts_down_where_scripts_run(api: ServedApi, chromium: Chromium) -> None:

@@ -33,9 +33,10 @@ listen = "127.0.0.1:{port}"
 """
 # A terminal with a shell in it, until its standard input ends. The service is the shell's job.
 TERMINAL = """
-import os, pty, sys
+import os, pty, signal, sys
 pid, terminal = pty.fork()
 if not pid:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # these tests may have been started by nohup themselves
     os.execv("/bin/sh", ["sh", "-c", sys.argv[1]])
 sys.stdin.read()
 os.close(terminal)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -35,13 +36,14 @@ exec 3<>"$dir/ask"
 export TMPDIR="$dir"
 start() {
   (
-    around=
-    [ "$2" = prof ] && around="$python -I -B $eval --profiled ncu $link/$1"
-    setsid ${KB_WRAP:-} $around "$python" -I -B "$eval" --runner "$link/$1" </dev/null >"$dir/run.$1.err" 2>&1 3<&- &
-    echo $! >"$dir/run.$1.pid.tmp" && mv "$dir/run.$1.pid.tmp" "$dir/run.$1.pid"
+    number=$1 verb=$2
+    set -- "$python" -I -B "$eval" --runner "$link/$number"
+    [ "$verb" = prof ] && set -- "$python" -I -B "$eval" --profiled ncu "$link/$number" "$@"
+    setsid ${KB_WRAP:-} "$@" </dev/null >"$dir/run.$number.err" 2>&1 3<&- &
+    echo $! >"$dir/run.$number.pid.tmp" && mv "$dir/run.$number.pid.tmp" "$dir/run.$number.pid"
     wait $!
     ended=$?
-    echo $ended >"$dir/run.$1.status.tmp" && mv "$dir/run.$1.status.tmp" "$dir/run.$1.status"
+    echo $ended >"$dir/run.$number.status.tmp" && mv "$dir/run.$number.status.tmp" "$dir/run.$number.status"
   ) &
 }
 while read -r verb number <&3; do
@@ -154,7 +156,7 @@ def test_the_same_verdicts(tmp_path: Path, folders: tuple[Path, Path], source: s
     assert ("hello" in report.log) == ("hello" in source)
 
 
-LOOPBACK = """#!{python}
+LOOPBACK = """
 import os, sys
 sys.path.insert(0, {eval!r})
 from kbslurm_eval.cage import launcher
@@ -169,8 +171,9 @@ def test_a_profiler_around_the_runner_leaves_its_files_when_the_runner_ends(
     tmp_path: Path, folders: tuple[Path, Path], loopback: bool, why: str
 ) -> None:
     """It speaks TCP with its target, which a submission may only where there is loopback and nothing else."""
-    alone = tmp_path / "alone"
-    alone.write_text(LOOPBACK.format(python=sys.executable, eval=str(ground.EVAL)))
+    alone, program = tmp_path / "alone", tmp_path / "alone.py"
+    program.write_text(LOOPBACK.format(eval=str(ground.EVAL)))
+    alone.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(program))} "$@"\n')
     alone.chmod(0o755)
     wrap = f"{NAMESPACES} {alone}" if loopback else NAMESPACES
     (folders[0] / "facts").write_text("container=a script\nprofiler=ncu\n")
@@ -244,8 +247,12 @@ def custom_kernel(data):
 """
 
 
-@pytest.mark.parametrize(("more", "early"), [("0.5", True), ("seed", False), ("[1, 2, 3, 4]", False)])
-def test_only_arrays_contents_come_late_where_seeds_change_nothing_else(tmp_path: Path, more: str, early: bool) -> None:
+@pytest.mark.parametrize(
+    ("more", "early"), [("0.5", True), ("seed", True), ("str(seed)", False), ("[1, 2, 3, 4]", False)]
+)
+def test_only_arrays_and_numbers_come_late_where_seeds_change_nothing_else(
+    tmp_path: Path, more: str, early: bool
+) -> None:
     told = ground.manifest(
         TELLS_WHEN_IT_DECODES,
         files={"reference.py": ARRAYS.format(more=more)},
@@ -255,7 +262,7 @@ def test_only_arrays_contents_come_late_where_seeds_change_nothing_else(tmp_path
     )
     report = ground.judged(tmp_path, told).told
     assert report.verdict == "passed", report.reason
-    of_tests, of_layouts = 2, 3  # the test twice, and the output's layout once in each launch
+    of_tests, of_layouts = 2, 1  # the test twice, and its output's layout; the benchmark's is told before it is there
     of_benchmarks = 0 if early else 2 * (4 + 2)  # warm-ups, too
     assert report.log.count("decoded") == of_tests + of_layouts + of_benchmarks
 
@@ -390,3 +397,57 @@ def test_what_nobody_sees_is_nobodys_guilt(
     told = ground.manifest(source, mode="test", limits=ground.limits(memory_bytes=2 << 30))
     report = _judged(tmp_path, folders, told, NAMESPACES, program=program).told
     assert report.verdict == verdict, (report.reason, report.log[-500:])
+
+
+DISTINCT = """
+import numpy as np
+
+
+def generate_input(n, seed):
+    return np.random.default_rng(seed).integers(0, n, n)
+
+
+def ref_kernel(data):
+    return np.unique(data)
+
+
+def check_implementation(data, output):
+    return bool(np.array_equal(output, np.unique(data))), ""
+"""
+WORKS_WHEN_TOLD = """
+import sys
+import time
+import numpy as np
+link = sys.modules["kbslurm_eval.shared.runner_link"]
+plain = link.RunnerEnd.answer
+
+
+def answer(self, token, status, text=""):
+    if self.words[1] == link.Kind.DECLARE:
+        time.sleep(0.03)
+    plain(self, token, status, text)
+
+
+link.RunnerEnd.answer = answer
+
+
+def custom_kernel(data):
+    return np.unique(data)
+"""
+
+
+@pytest.mark.parametrize("n", [500, 50_000])
+def test_who_works_when_told_how_an_answer_is_laid_out_works_in_the_next_call(tmp_path: Path, n: int) -> None:
+    """Where an answer's length goes by its input, nearly each call is told that before, in nobody's time."""
+    told = ground.manifest(
+        WORKS_WHEN_TOLD,
+        files={"reference.py": DISTINCT},
+        mode="benchmark",
+        tests=[{"n": 50, "seed": 1}],
+        benchmarks=[{"n": n, "seed": 1}],
+        budget=wire.Budget(launches=2, calls=4),
+    )
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+    assert report.benchmarks[0].median_ns is not None
+    assert report.benchmarks[0].median_ns > 20_000_000

@@ -104,9 +104,9 @@ def test_the_runner_in_a_container_is_stopped_first_and_its_first_process_is_nob
                 seen.append("look")
                 return look()
 
-            def counted(own: process_tree._Worked, pid: int) -> None:
+            def counted(own: process_tree._Worked, pid: int, *, waits: bool = False) -> None:
                 worked.add(pid)
-                works(own, pid)
+                works(own, pid, waits=waits)
 
             monkeypatch.setattr(tree._pages, "stop_if_it_goes_on", told)
             monkeypatch.setattr(tree, "_look", looked)

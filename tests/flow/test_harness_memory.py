@@ -407,6 +407,163 @@ def test_whoever_takes_the_memory_of_the_links_is_to_blame(tmp_path: Path) -> No
     assert report.verdict in ("violation", "error", "memory"), report.reason
 
 
+TAKES_UNSEEN = """
+import ctypes, os
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
+calls = 0
+
+
+def take():
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        try:
+            name = os.readlink(f"/proc/self/fd/{fd}")
+        except OSError:
+            continue
+        if name.endswith(("/in", "/out")):
+            libc.fallocate(fd, 3, 0, os.fstat(fd).st_size)
+    size = 1 << 20
+    while size >= 4096:  # files that are removed, closed, mapped and in no page table
+        path = f"{os.environ['TMPDIR']}/file"
+        fd = os.open(path, os.O_RDWR | os.O_CREAT)
+        try:
+            done = os.write(fd, bytes(size))
+        except OSError:
+            done = 0
+        at = libc.mmap(None, size, 3, 1, fd, 0)
+        os.unlink(path)
+        os.close(fd)
+        libc.madvise(at, size, 4)
+        size = size if done == size else size // 16
+
+
+def kb_warm_up(data):
+    if calls == 5:
+        take()
+
+
+def custom_kernel(data):
+    global calls
+    calls += 1
+    return data[0] * data[1]
+"""
+
+
+@needs(ROOT, LANDLOCK)
+def test_whoever_gives_the_memory_of_the_links_back_and_takes_it_unseen_is_to_blame(tmp_path: Path) -> None:
+    """It was machine trouble, and a run that is measured again."""
+    told = ground.manifest(
+        TAKES_UNSEEN, files={"reference.py": ARRAYS}, mode="benchmark", tests=[],
+        benchmarks=[{"n": 500_000, "seed": 1}], hidden=[], config={"baseline": MULTIPLIES},
+        budget=wire.Budget(launches=1, calls=9), limits=ground.limits(memory_bytes=2 << 30, file_bytes=256 << 20),
+    )  # fmt: skip
+    report = judged_in_small_memory(tmp_path, told, 1)
+    assert report.verdict == "violation", report.reason
+    assert "memory of the link's files" in report.reason
+
+
+# Everything else is taken in a call, and after the last one of a go the page with which the next one begins.
+TAKES_AFTER_A_GO = (
+    TAKES_UNSEEN.replace("    for fd in map", "    for fd in [] and map").replace(
+        "if calls == 5:", "if calls == 5 and not spare:"
+    )
+    + """
+
+from kbslurm_eval.shared.runner_link import RunnerEnd
+
+answer, spare, link = RunnerEnd.answer, [], None
+take_all = take
+
+
+def take():
+    global link
+    take_all()
+    spare.append(os.open(f"{os.environ['TMPDIR']}/spare", os.O_RDWR | os.O_CREAT))
+    there = [fd for fd in range(100) if os.path.exists(f"/proc/self/fd/{fd}")]
+    link = next(fd for fd in there if os.readlink(f"/proc/self/fd/{fd}").endswith("/in"))
+
+
+def answers(*given):
+    answer(*given)
+    if spare and calls in (11, 20, 29):
+        libc.fallocate(link, 3, 0, 8192)
+        try:
+            os.pwrite(spare[0], bytes(16384), 0)
+        except OSError:
+            pass
+
+
+RunnerEnd.answer = answers
+"""
+)
+
+
+@needs(ROOT, LANDLOCK)
+def test_whoever_takes_it_between_two_goes_is_to_blame_too(tmp_path: Path) -> None:
+    """It was a failure of the harness, so a free try."""
+    told = ground.manifest(
+        TAKES_AFTER_A_GO, files={"reference.py": ARRAYS}, mode="benchmark", tests=[],
+        benchmarks=[{"n": 1_000, "seed": 1}], hidden=[], budget=wire.Budget(launches=1, calls=40),
+        limits=ground.limits(memory_bytes=2 << 30, file_bytes=256 << 20),
+    )  # fmt: skip
+    report = judged_in_small_memory(tmp_path, told, 1)
+    assert report.verdict == "violation", report.reason
+    assert "memory of the link's files" in report.reason
+
+
+REPEATED = """
+import numpy as np
+
+
+def generate_input(n, seed):
+    return np.random.default_rng(seed).random(n, dtype=np.float32)
+
+
+def ref_kernel(data):
+    return np.repeat(data[:, None], 1000, 1)
+
+
+def check_implementation(data, output):
+    return bool(output.ndim == 2 and (output == data[:, None]).all()), ""
+"""
+REPEATS = """
+import numpy as np
+
+calls = 0
+
+
+def custom_kernel(data):
+    global calls
+    calls += 1
+    return np.repeat(data[:, None].astype(KIND), 4000 if calls > 5 else 1000, 1)
+"""
+
+
+@needs(ROOT, LANDLOCK, USER_NAMESPACES)
+@pytest.mark.parametrize(
+    ("kind", "n", "verdict"),
+    [("np.float64", 3_000, "memory"), ("np.float32", 200, "passed"), ("np.float32", 20_000, "infrastructure")],
+    ids=["has no room", "has room", "its reference's has none either"],
+)
+def test_a_claim_that_has_no_room_is_its_authors_where_what_was_asked_for_has(
+    tmp_path: Path, kind: str, n: int, verdict: str
+) -> None:
+    """Whoever had been unlucky in a launch claimed more than there is, and everything was measured again."""
+    told = ground.manifest(
+        REPEATS.replace("KIND", kind), files={"reference.py": REPEATED}, mode="benchmark",
+        tests=[{"n": 10, "seed": 1}], benchmarks=[{"n": n, "seed": 1}], hidden=[],
+        budget=wire.Budget(launches=1, calls=9), config={"outputs": "check"},
+        limits=ground.limits(memory_bytes=2 << 30, file_bytes=256 << 20),
+    )  # fmt: skip
+    report = judged_in_small_memory(tmp_path, told, 2)
+    assert report.verdict == verdict, report.reason
+    assert verdict != "memory" or "larger than asked for" in report.reason
+
+
 SENT = """
 import array, os, socket, tempfile, time
 
@@ -466,6 +623,21 @@ def custom_kernel(data):
         assert sum(pool.map(part, range(40))) == 40
     return sorted(data)
 """
+
+
+TABLE_OF_EACH = (
+    TABLE_OF_ALL.replace("def part(number):", "def part(number):\n    own = bytes(range(256)) * (4 << 18)")
+    .replace("    return table[", "    time.sleep(0.2)\n    assert own\n    return table[")
+    .replace("import multiprocessing", "import multiprocessing\nimport time")
+)
+
+
+def test_what_each_of_a_pool_has_for_itself_counts(tmp_path: Path) -> None:
+    told = ground.manifest(
+        TABLE_OF_EACH, mode="test", tests=[{"n": 40, "seed": 1}], limits=ground.limits(memory_bytes=320 << 20)
+    )
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "memory", report.reason
 
 
 @pytest.mark.parametrize("ordinary", [False, True])

@@ -500,3 +500,54 @@ def test_numpys_single_numbers_are_what_they_are(tmp_path: Path, answer: str, ve
         benchmarks=CASES, mode="test",
     )  # fmt: skip
     assert ground.judged(tmp_path, told).told.verdict == verdict
+
+
+ANY_LENGTH = """
+import numpy as np
+
+
+def generate_input(n, seed):
+    r = np.random.default_rng(seed)
+    return r.random(n + int(r.integers(0, 200)), dtype=np.float32)
+
+
+def ref_kernel(data):
+    return data * 2
+
+
+def check_implementation(data, output):
+    return bool(np.allclose(np.ravel(output), data * 2)), "not twice as much"
+"""
+COUNTS = """
+import numpy as np
+
+calls = 0
+
+
+def custom_kernel(data):
+    global calls
+    calls += 1
+    print("call", calls)
+    return ANSWER
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "twice"),
+    [
+        ("data.astype(np.float64) * 2", False),
+        ("data.astype(np.float64 if len(data) % 2 else np.float32) * 2", True),
+        ("(data * 2).reshape(-1, 1)", True),
+    ],
+    ids=["of another type", "of the one type or the other", "of another shape"],
+)
+def test_who_answers_in_the_same_form_is_asked_once(tmp_path: Path, answer: str, twice: bool) -> None:
+    """Whatever the length. Each call was made twice, and both counted."""
+    told = ground.manifest(
+        COUNTS.replace("ANSWER", answer), files={"reference.py": ANY_LENGTH}, mode="benchmark", tests=[],
+        benchmarks=[{"n": 500, "seed": 2}], config={"outputs": "check"}, budget=wire.Budget(launches=1, calls=20),
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+    calls = max(int(line.split()[-1]) for line in report.log.splitlines() if line.startswith("call "))
+    assert calls > 26 if twice else calls <= 24, calls

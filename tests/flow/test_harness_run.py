@@ -4,9 +4,9 @@ surroundings."""
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -263,6 +263,74 @@ def custom_kernel(data, {parameter}):
     assert "no profile" not in report.profile
 
 
+TWO_ENTRIES = """
+import numpy as np
+
+def generate_input(size, seed):
+    draw = np.random.default_rng(seed)
+    x, grad = draw.random(size), draw.random(size)
+    return {"forward": x, "backward": (x, grad), "shift": (x, np.full(size, 3.0)), "count": (x,)}
+
+def ref_kernel(data):
+    x, grad = data["backward"]
+    return {"forward": x + 1, "backward": (x * grad, 2 * grad), "shift": x + 3, "count": len(x)}
+
+def check_implementation(data, output):
+    want = ref_kernel(data)
+    same = all((a == b).all() for a, b in zip(want["backward"], output["backward"]))
+    same = same and all((want[k] == output[k]).all() for k in ("forward", "shift"))
+    return bool(same) and output["count"] == len(data["forward"]), "it differs"
+"""
+# One must be told its place, one may be, one calls an argument so, and one has none.
+PLACED_APART = """
+import numpy as np
+
+
+def kb_warm_up(data):
+    backward(*data["backward"], out=(np.empty_like(data["forward"]), np.empty_like(data["forward"])))
+
+
+def forward(x, *, out):
+    return np.add(x, 1, out=out)
+
+
+def backward(x, grad, out=None):
+    first, second = out
+    np.multiply(x, grad, out=first)
+    np.multiply(grad, 2, out=second)
+    return first, second
+
+
+def shift(x, out):
+    assert (out == 3).all(), "it got the place of its answer as data"
+    return x + out
+
+
+def count(x, out=7):
+    assert out == 7, "there is no place for a number"
+    return len(x)
+"""
+
+
+def test_each_of_several_entry_points_gets_the_place_of_its_answer(tmp_path: Path) -> None:
+    cases = [{"size": 10, "seed": 1}, {"size": 60_000, "seed": 2}]
+    told = ground.manifest(
+        PLACED_APART, files={"reference.py": TWO_ENTRIES}, tests=cases, benchmarks=cases, hidden=[], mode="profile",
+        config={"call": ["forward", "backward", "shift", "count"]},
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+    assert "no profile" not in report.profile
+
+
+def test_an_argument_that_is_called_out_is_data(tmp_path: Path) -> None:
+    source = "def custom_kernel(out):\n    return out + 1, len(out)\n"
+    cases = [{"size": 10, "seed": 1}]
+    told = ground.manifest(source, files={"reference.py": GIVEN_ITS_PLACE}, tests=cases, mode="test")
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+
+
 MOVING = """
 import random
 
@@ -337,8 +405,7 @@ def test_lower_levels_work_and_say_so(tmp_path: Path, level: str) -> None:
 
 
 def test_works_from_a_copy_below_tmp(tmp_path: Path) -> None:
-    copy = tmp_path / "checkout" / "eval"
-    shutil.copytree(ground.EVAL, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    copy = ground.copied(tmp_path / "checkout" / "eval")
     (tmp_path / "manifest.json").write_text(wire.dumps(ground.manifest(RIGHT, mode="test")))
     (tmp_path / "key").write_bytes(ground.KEY)
     argv = [
@@ -590,3 +657,72 @@ def _is_left(environ: Path, folder: Path) -> bool:
         return str(folder).encode() in environ.read_bytes()
     except OSError:
         return False
+
+
+IN_TURNS = """
+import time
+
+calls = 0
+
+
+def custom_kernel(data):
+    global calls
+    calls += 1
+    time.sleep(SLEEPS)
+    return sorted(data)
+"""
+
+
+@pytest.mark.parametrize(
+    ("sleeps", "flagged"),
+    [("0.001", False), ("0.03 if calls % 10 == 3 else 0.0001", True)],
+    ids=["every call", "one of ten for all"],
+)
+def test_work_that_is_put_off_until_a_few_calls_is_told_to_staff(tmp_path: Path, sleeps: str, flagged: bool) -> None:
+    told = ground.manifest(
+        IN_TURNS.replace("SLEEPS", sleeps), mode="benchmark", budget=wire.Budget(launches=3, calls=20),
+        config={"baseline": IN_TURNS.replace("SLEEPS", "0.004")},
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+    assert ("PUT_OFF" in report.flags) == flagged
+    assert ("done in a few" in report.host.get("evidence", {}).get("PUT_OFF", "")) == flagged
+    assert not flagged or "times the typical call: in most launches a few" in report.log
+
+
+IN_ORDER = """
+import os
+
+calls, launch = 0, int.from_bytes(os.urandom(4), "little")
+
+
+def custom_kernel(data):
+    global calls
+    calls += 1
+    print("called", calls, len(data), launch)
+    return sorted(data)
+"""
+
+
+def test_warm_ups_come_first_and_calls_that_count_case_by_case(tmp_path: Path) -> None:
+    """Warm-ups of one case came among calls of others, and there one could work for these, in nobody's time. A long
+    case's calls among a short one's were as good a place where they are means of ratios: there the work is hardly
+    seen."""
+    told = ground.manifest(
+        IN_ORDER, mode="benchmark", tests=[], benchmarks=[{"n": n, "seed": 7} for n in (300, 400, 500)],
+        budget=wire.Budget(launches=9, calls=6),
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+    called = [tuple(map(int, line.split()[1:])) for line in report.log.splitlines() if line.startswith("called")]
+    by_launch: dict[int, dict[int, int]] = {}
+    for number, size, launch in called:
+        by_launch.setdefault(launch, {})[number] = size
+    sizes = [[found[number] for number in sorted(found)] for found in by_launch.values()]
+    assert len(sizes) == 9
+    for each in sizes:
+        assert sorted(each[:6]) == [300] * 2 + [400] * 2 + [500] * 2
+        assert sorted((size, len(list(calls))) for size, calls in itertools.groupby(each[6:])) == [
+            (300, 6), (400, 6), (500, 6),
+        ]  # fmt: skip
+    assert len({tuple(each[6:]) for each in sizes}) > 1, "which case comes first is drawn for each launch"

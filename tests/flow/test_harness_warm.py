@@ -27,7 +27,7 @@ from kbslurm_eval.judge.reference import Case, Prepared
 from kbslurm_eval.shared import values, wire
 from kbslurm_eval.shared.layouts import Layout
 from tests.adversarial import trial
-from tests.services import PYTHON, SYSTEM_PYTHON, needs, pointless
+from tests.services import PYTHON, SYSTEM_PYTHON, USER_NAMESPACES, need, needs, pointless
 
 
 @pytest.fixture
@@ -216,10 +216,16 @@ def test_the_judge_is_not_on_a_runner_s_core_when_it_calls_it(monkeypatch: pytes
 class Scripted:
     """Null calls that take what is written here, and then the last of it for ever."""
 
-    def __init__(self, took_us: list[int]) -> None:
+    awake = launch.Launch.awake
+
+    def __init__(self, took_us: list[int], threads: int = 2) -> None:
+        self.runner, self._threads = self, threads
         self._took, self.calls = took_us, 0
         self._allowance = launch.Allowance(left_s=10, whole_s=10)
         self.ran: list[tuple[int, float]] = []  # after how many calls it was let run, and for how long
+
+    def threads(self) -> int:
+        return self._threads
 
     def _go_on(self) -> None:
         self.ran.append((self.calls, time.monotonic()))
@@ -254,6 +260,75 @@ def test_libraries_come_to_rest_before_null_calls_count() -> None:
     [(calls, seconds)] = scripted.ran
     assert calls == 1  # it has imported what it needs then
     assert seconds >= launch.SETTLE_LEAST_S
+
+
+def test_nothing_is_waited_for_where_no_library_has_threads() -> None:
+    scripted = Scripted([40], threads=1)
+    launch.Launch.settle(scripted, PREPARED)  # type: ignore[arg-type]
+    assert scripted.ran == [] and scripted.calls > launch.SETTLED
+    scripted = Scripted([40, 3000] * 10_000, threads=1)  # a busy machine's, which won't be alike for long
+    launch.Launch.settle(scripted, PREPARED)  # type: ignore[arg-type]
+    assert scripted.ran == [] and scripted.calls <= 2 + launch.SETTLE_LEAST_S / 0.002
+
+
+class Turning(Scripted):
+    """A submission that has begun a thread which turns for so long, of what it gets of a core."""
+
+    def __init__(self, turns_s: float, share: float) -> None:
+        super().__init__([40])
+        self._turns_s, self._share = turns_s, share
+        self._rest_left_s = launch.REST_MOST_S
+        self._began = time.monotonic()
+        self.stopped_s = 0.0
+
+    def ran_ns(self) -> int:
+        return int((time.monotonic() - self._began) * self._share * 1e9)
+
+    def threads(self, *, running: bool = False) -> int:
+        return self.awake + (self.ran_ns() < self._turns_s * 1e9 if running else 1)
+
+    def _stop(self) -> None:
+        self.stopped_s = time.monotonic() - self._began
+
+    def _look_at_link(self) -> None:
+        assert self.stopped_s
+
+    _rest = _look_at_link
+
+    def _theirs(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+
+@pytest.mark.parametrize(
+    ("turns_s", "share", "least_s", "over"),
+    [(0.05, 0.9, 0.05, True), (0.05, 0.1, 0.5, True), (600, 0.9, 0.2, False), (600, 0.1, 1.0, False)],
+    ids=["a library's", "on a busy machine", "for ever", "for ever on a busy machine"],
+)
+def test_a_thread_that_turns_has_its_time_of_a_core_to_come_to_rest(
+    turns_s: float, share: float, least_s: float, over: bool
+) -> None:
+    """It had a fifth of a second by the wall, in which it hadn't come to its thirty milliseconds on a busy machine."""
+    turning = Turning(turns_s, share)
+    launch.Launch.come_to_rest(turning)  # type: ignore[arg-type]
+    assert least_s <= turning.stopped_s
+    assert (turning.threads(running=True) == turning.awake) == over
+    assert (turning._rest_left_s > 0) == over
+    turning.stopped_s = 0
+    launch.Launch.come_to_rest(turning)  # type: ignore[arg-type]
+    assert (turning.stopped_s > 0) == over, "who has used it up has no more"
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_threads_are_counted_that_may_still_turn_and_no_keeper(level: int) -> None:
+    if level == 2:
+        need(USER_NAMESPACES)
+    runners = LocalRunners(wire.Limits(), level=level)
+    try:
+        one = launch.Launch(runners, launch.Allowance(left_s=120, whole_s=120), Heartbeat(None))
+        assert one.runner.threads() == launch.Launch.awake
+        one.close()
+    finally:
+        runners.close()
 
 
 def test_null_calls_that_are_never_alike_cost_a_moment_only() -> None:

@@ -108,7 +108,7 @@ def _last(report: wire.Report) -> str:
     return [line for line in report.log.splitlines() if not line.startswith("[")][-1]
 
 
-@pytest.mark.parametrize(("n", "pace_s", "warmed"), [(50, 0.06, 7), (40_000, 0.002, 7), (40_000, 0.06, 0)])
+@pytest.mark.parametrize(("n", "pace_s", "warmed"), [(50, 0.06, 7), (40_000, 0.002, 7), (40_000, 0.06, 7)])
 def test_it_is_called_before_each_call_whose_arrays_are_known_and_changes_none_of_them(
     tmp_path: Path, n: int, pace_s: float, warmed: int
 ) -> None:
@@ -130,9 +130,7 @@ import time
 
 
 def kb_warm_up(data):
-    until = time.perf_counter() + WARM_S
-    while time.perf_counter() < until:
-        pass
+    time.sleep(WARM_S)  # who works so long isn't called any more
 
 
 def custom_kernel(data):
@@ -175,7 +173,7 @@ def test_what_it_raises_is_told(tmp_path: Path) -> None:
 
 @needs(GXX)
 @pytest.mark.parametrize(
-    ("n", "pace_s", "calls"), [(50, 0.06, "7 7"), (50, 0.0, "8 8"), (40_000, 0.002, "7 7"), (40_000, 0.06, "7 0")]
+    ("n", "pace_s", "calls"), [(50, 0.06, "7 7"), (50, 0.0, "8 8"), (40_000, 0.002, "7 7"), (40_000, 0.06, "7 7")]
 )
 def test_it_is_called_in_compiled_code_too(tmp_path: Path, n: int, pace_s: float, calls: str) -> None:
     report = _judged(tmp_path, COMPILED.replace("FAULT", "0"), n, pace_s, **NATIVE)
@@ -243,10 +241,34 @@ import numpy as np
 
 def generate_input(n, seed):
     r = np.random.default_rng(seed)
-    return r.random(n), int(r.integers(10, 100))
+    return r.random(n), KIND(int(r.integers(10, 100)))
 
 def ref_kernel(data):
-    return data[0] * data[1]
+    return data[0] * int(data[1])
+"""
+# A warm-up that is given a number which is none of its case ends its runner.
+BY_ANOTHER = """
+#include "kbslurm.h"
+#include <cstdio>
+static int calls = 0, warmed = 0;
+static void work(const kb_array *in, int, kb_array *out, int) {
+  const double *x = (const double *)in[0].data;
+  const long long k = *(const long long *)in[1].data;
+  for (long long i = 0; i < in[0].size; ++i) ((double *)out[0].data)[i] = x[i] * k;
+  if (k < 10 || k >= 100) __builtin_trap();
+}
+KB_ENTRY int kb_warm_up(const kb_array *in, int inputs, kb_array *out, int outputs) {
+  work(in, inputs, out, outputs);
+  *(long long *)in[1].data = 7;
+  ++warmed;
+  return 0;
+}
+KB_ENTRY int custom_kernel(const kb_array *in, int inputs, kb_array *out, int outputs) {
+  work(in, inputs, out, outputs);
+  std::printf("%d %d\\n", ++calls, warmed);
+  std::fflush(stdout);
+  return 0;
+}
 """
 BY_THE_LAST = """
 calls = warmed = 0
@@ -255,7 +277,7 @@ calls = warmed = 0
 def kb_warm_up(data):
     global warmed
     FAULT
-    warmed += len(data[0]) == 500 and 10 <= data[1] < 100
+    warmed += len(data[0]) == 500 and 10 <= int(data[1]) < 100
     data[0][:] = 7
 
 
@@ -263,28 +285,191 @@ def custom_kernel(data):
     global calls
     calls += 1
     print(calls, warmed)
-    return data[0] * data[1]
+    return data[0] * int(data[1])
 """
 
 
-def test_it_is_called_where_a_number_is_drawn_too(tmp_path: Path) -> None:
+def _counts(report: wire.Report) -> tuple[int, int]:
+    """The last two numbers that it wrote, the judge's remarks aside."""
+    said = [line.split()[-2:] for line in report.log.splitlines() if line[-1:].isdigit()]
+    calls, warmed = map(int, said[-1])
+    return calls, warmed
+
+
+@pytest.mark.parametrize("kind", ["int", "np.int16", "str"])
+def test_it_is_called_where_a_number_is_drawn_too(tmp_path: Path, kind: str) -> None:
     """A loop of one's own in the runner's place has that moment, too: what was done in it was free for that only."""
     told = ground.manifest(
-        BY_THE_LAST.replace("FAULT", ""), files={"reference.py": DRAWN}, mode="benchmark",
+        BY_THE_LAST.replace("FAULT", ""), files={"reference.py": DRAWN.replace("KIND", kind)}, mode="benchmark",
         tests=[{"n": 500, "seed": 1}], benchmarks=[{"n": 500, "seed": 2}], budget=wire.Budget(launches=1, calls=12),
     )  # fmt: skip
     report = ground.judged(tmp_path, told).told
     assert report.verdict == "passed", report.reason
-    said = [line.split()[-2:] for line in report.log.splitlines() if line[-1:].isdigit()]  # the judge's remarks aside
-    calls, warmed = map(int, said[-1])
+    calls, warmed = _counts(report)
     assert calls >= 12 and warmed >= calls - 5, report.log[-300:]
 
 
-def test_what_goes_wrong_in_it_there_is_told(tmp_path: Path) -> None:
+OF_ANY_LENGTH = """
+import numpy as np
+
+
+def generate_input(n, seed):
+    r = np.random.default_rng(seed)
+    return r.random(n + int(r.integers(0, 200)))
+
+
+def ref_kernel(data):
+    return data * 2 if FITS else data[:3] * 2
+
+
+def check_implementation(data, output):
+    return bool(np.array_equal(output, ref_kernel(data))), "not twice as much"
+"""
+WARMS_ANY = """
+import numpy as np
+
+calls = warmed = 0
+
+
+def kb_warm_up(data, out=None):
+    global warmed
+    assert type(data) is np.ndarray and data.dtype == np.float64 and 500 <= len(data) < 700, data
+    assert out.shape == (len(data) if FITS else 3,), (out.shape, data.shape)
+    out[:] = 7
+    warmed += 1
+
+
+def custom_kernel(data):
+    global calls
+    calls += 1
+    print(calls, warmed)
+    return data * 2 if FITS else data[:3] * 2
+"""
+
+
+@pytest.mark.parametrize("fits", [True, False], ids=["of the answer too", "of the input"])
+def test_it_is_called_where_a_length_is_drawn_with_what_was_given_before(tmp_path: Path, fits: bool) -> None:
+    """Where the call before had more it wasn't, and once the next answer was told of it was given the text of that."""
+    told = ground.manifest(
+        WARMS_ANY.replace("FITS", str(fits)), files={"reference.py": OF_ANY_LENGTH.replace("FITS", str(fits))},
+        mode="benchmark", tests=[], benchmarks=[{"n": 500, "seed": 2}], budget=wire.Budget(launches=1, calls=24),
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+    calls, warmed = _counts(report)
+    assert calls >= 24 and warmed >= calls - 2, report.log[-300:]
+
+
+@needs(GXX)
+@pytest.mark.parametrize("n", [500, 40_000, 600_000])
+def test_it_finds_numbers_of_its_case(tmp_path: Path, n: int) -> None:
+    """What arrays contain means nothing there; a number may be a size, or a divisor."""
+    files = {"reference.py": DRAWN.replace("KIND", "int")}
+    told = ground.manifest(
+        BY_ANOTHER, files=files, mode="benchmark", tests=[{"n": 50, "seed": 1}],
+        benchmarks=[{"n": n, "seed": 2}, {"n": 90, "seed": 2}], budget=wire.Budget(launches=1, calls=12), **NATIVE,
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+    calls, warmed = map(int, _last(report).split())
+    assert calls > 9 and warmed >= calls - 3, report.log[-300:]
+
+
+@pytest.mark.parametrize("kind", ["int", "str"])
+def test_what_goes_wrong_in_it_there_is_told(tmp_path: Path, kind: str) -> None:
     source = BY_THE_LAST.replace("FAULT", "raise ValueError('too cold')")
     told = ground.manifest(
-        source, files={"reference.py": DRAWN}, mode="benchmark", tests=[], benchmarks=[{"n": 500, "seed": 2}]
+        source,
+        files={"reference.py": DRAWN.replace("KIND", kind)},
+        mode="benchmark",
+        tests=[],
+        benchmarks=[{"n": 500, "seed": 2}],
     )
     report = ground.judged(tmp_path, told).told
     assert report.verdict == "error"
     assert "kb_warm_up: ValueError: too cold" in report.reason
+
+
+WORKS_FOR_LONG = """
+import time
+
+calls = warmed = 0
+
+
+def works():
+    until = time.process_time_ns() + 4_000_000
+    while time.process_time_ns() < until:
+        pass
+
+
+def kb_warm_up(data):
+    global warmed
+    warmed += 1
+    works()
+
+
+def custom_kernel(data):
+    global calls
+    calls += 1
+    works()
+    print("seen", calls, warmed)
+    return data[0] * 2
+"""
+
+
+def test_one_that_works_for_long_is_not_called_before_calls_that_count(tmp_path: Path) -> None:
+    """`kb_warm_up = custom_kernel` nearly doubled what a kernel of some milliseconds took."""
+    told = ground.manifest(
+        WORKS_FOR_LONG,
+        files={"reference.py": TWICE.replace("time.sleep(PACE_S)", "pass")},
+        mode="benchmark",
+        tests=[{"n": 50, "seed": 1}],
+        benchmarks=[{"n": 20_000, "seed": 1}],
+        budget=wire.Budget(launches=1, calls=6),
+    )
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+    seen = [line.split()[1:] for line in report.log.splitlines() if line.startswith("seen")]
+    assert [int(warmed) for calls, warmed in seen if int(calls) >= 2][-6:] == [2] * 6, report.log
+    assert "ms, of which 2 are free: in this process it isn't called any more before calls of this kind" in report.log
+
+
+MAKES_ITS_TABLES = (
+    WORKS_FOR_LONG[: WORKS_FOR_LONG.index("def kb_warm_up")]
+    + """
+made = set()
+
+
+def kb_warm_up(data):
+    global warmed
+    warmed += 1
+    if len(data[0]) not in made:
+        works()
+        made.add(len(data[0]))
+
+
+def custom_kernel(data):
+    global calls
+    calls += 1
+    print("seen", calls, warmed, len(made))
+    return data[0] * 2
+"""
+)
+
+
+def test_one_that_makes_something_for_each_case_is_called_before_all_calls(tmp_path: Path) -> None:
+    """Where there were several it worked for long twice, and was called for none of them any more."""
+    told = ground.manifest(
+        MAKES_ITS_TABLES,
+        files={"reference.py": TWICE.replace("time.sleep(PACE_S)", "pass")},
+        mode="benchmark",
+        tests=[{"n": 50, "seed": 1}],
+        benchmarks=[{"n": n, "seed": 1} for n in (20_000, 21_000, 22_000)],
+        budget=wire.Budget(launches=1, calls=6),
+    )
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+    seen = [tuple(map(int, line.split()[1:])) for line in report.log.splitlines() if line.startswith("seen")]
+    calls, warmed, made = max(seen)
+    assert made >= 3 and warmed >= calls > 18, report.log
+    assert "isn't called" not in report.log

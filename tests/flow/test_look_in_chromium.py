@@ -40,7 +40,8 @@ PHONE, DESK = (390, "light"), (1280, "dark")
 MAIN = {"/", "/board/{leaderboard}/{gpu}", "/problem/{leaderboard}", "/s/{submission_id}", "/staff"}
 # Pages' routes that answer with something else.
 FILES = {
-    "/static/{name}", "/live/{leaderboard}", "/live/-/s/{submission_id}", "/live/-/staff", "/live/-/front",
+    "/static/{name}", "/favicon.ico", "/live/{leaderboard}", "/live/-/s/{submission_id}", "/live/-/staff",
+    "/live/-/front",
     "/board/{leaderboard}/{gpu}/picture.png",
     "/problem/{leaderboard}/template/{language}", "/s/{submission_id}/artifacts/{gpu}/{name}",
     "/staff/board/{leaderboard}/export", "/nodes/{place}/{name}/kit",

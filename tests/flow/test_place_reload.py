@@ -257,6 +257,27 @@ def test_the_log_of_a_place_is_followed_until_it_is_interrupted(kbslurm: Command
     assert follows.returncode == 130
 
 
+@pytest.mark.parametrize("form", ["--json", ""])
+def test_a_follower_whose_reader_left_ends_as_interrupted(kbslurm: CommandLine, database_url: str, form: str) -> None:
+    """As `kbslurm place logs --follow 2>&1 | head -1` and ^C; what it still had to say is nobody's business."""
+    argv = [sys.executable, "-m", "kbslurm", "place", "logs", "here", "--follow", *form.split()]
+    env = {**os.environ, "HOME": str(kbslurm.cwd), "DATABASE_URL": database_url, "PYTHONUNBUFFERED": ""}
+    with (
+        contextlib.closing(PostgresStore(database_url)) as store,
+        subprocess.Popen(
+            argv, cwd=kbslurm.cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as follows,
+    ):
+        assert follows.stdout is not None
+        store.places.write_down([PlaceLine(place="here", at=datetime.now(UTC), level="warning", text="the first")])
+        try:
+            assert "the first" in follows.stdout.readline()
+            follows.stdout.close()
+        finally:
+            follows.send_signal(signal.SIGINT)
+    assert follows.returncode == 130
+
+
 # -------------------------------------------------------------------------------- places that come, go and move
 
 

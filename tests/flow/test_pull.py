@@ -20,11 +20,13 @@ from kbslurm.problems import loading
 from kbslurm.problems.handout import handout
 from kbslurm.store.postgres import PostgresStore
 from kbslurm.trial.pulled_board import understood
+from kbslurm_eval.shared.wire import Budget
 from tests.command_line import CommandLine, Said
 from tests.flow.stage import HandClock
 from tests.popcorn.served_api import GOOD, TRANSPOSE, WRONG, ServedApi, served, working
 
 EXAMPLES = TRANSPOSE.parent
+BRIEF = Budget(launches=2, calls=5, max_calls=5)  # for a test that shows something else than figures
 # Numbers and words that are nowhere but in what must not leave.
 HIDDEN_N, SIZED_N, SEED = 971_353, 971_357, 886_424_977
 JUDGES, TASK_SEED = "only-the-judge-knows-this-5d21", 515_377_919
@@ -335,10 +337,8 @@ def test_a_try_at_home_is_the_boards_and_says_that_it_isnt_official(api: ServedA
 
 def test_a_full_try_tells_the_drift_against_the_boards_own_baseline(database_url: str, tmp_path: Path) -> None:
     with served(database_url, tmp_path / "service") as api, working(api, tmp_path / "service"):
-        api.store.boards.add(
-            "sums", loading.load(EXAMPLES / "one_file/running_sum.py"), gpus=["H100"], confirm=False,
-            publishes_reference=True,
-        )  # fmt: skip
+        sums = dataclasses.replace(loading.load(EXAMPLES / "one_file/running_sum.py"), budget=BRIEF)
+        api.store.boards.add("sums", sums, gpus=["H100"], confirm=False, publishes_reference=True)
         mine = tmp_path / "laptop/mine.py"
         laptop = Laptop(api, tmp_path / "laptop")
         mine.write_text("import itertools\n\n\ndef custom_kernel(data):\n    return list(itertools.accumulate(data))\n")

@@ -82,6 +82,7 @@ MAY: Mapping[str, str] = {
         GET /leaderboards/{leaderboard}/problem
         GET /problem/{leaderboard}/template/{language}
         GET /static/{name}
+        GET /favicon.ico
         GET /design
         GET /compare
         GET /person/{whose}
@@ -363,7 +364,7 @@ TELLS_NOBODY = {
     "GET /join/{code}",
     "POST /join/{code}",
 }  # the same answer, here, for those who may
-KEEPS = {"GET /static/{name}", "GET /"}
+KEEPS = {"GET /static/{name}", "GET /favicon.ico", "GET /"}
 UNKNOWN, TO_LOGIN = 400, "/login?next="
 
 

@@ -98,9 +98,9 @@ def paths_of(api: ServedApi) -> list[str]:
 def test_nobody_is_kept_out_of_the_staffs_pages(api: ServedApi, chromium: Chromium, theme: Theme) -> None:
     signed_in(api, chromium, "hana", "owner")
     for path in paths_of(api):
+        chromium.open(api.url + path)
         for width in WIDTHS:
             chromium.view(width, theme=theme)
-            chromium.open(api.url + path)
             assert chromium.ask("return document.documentElement.scrollWidth <= innerWidth"), (path, width)
             assert chromium.barriers() == [], (path, width)
     signed_in(api, chromium, "gina")

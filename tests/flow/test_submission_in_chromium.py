@@ -118,9 +118,9 @@ def test_no_page_has_a_barrier_or_scrolls_sideways(stage: Stage, chromium: Chrom
     ]  # fmt: skip
     wrong = []
     for path in paths:
+        chromium.open(stage.api.url + path)
         for width in WIDTHS:
             chromium.view(width, theme=theme)
-            chromium.open(stage.api.url + path)
             wrong += [f"{path} at {width}: {barrier}" for barrier in chromium.barriers()]
             wide = chromium.ask("return document.documentElement.scrollWidth - innerWidth")
             wrong += [f"{path} at {width}: {wide} px too wide"] if wide > 0 else []

@@ -251,6 +251,36 @@ def test_a_solution_of_an_imported_definition_is_judged(tmp_path: Path, style: s
         assert "is a solution of another, and this is toy_pick_d4" in refused["reason"]
 
 
+PLACED = """
+import torch
+from model import Model
+
+
+class ModelNew(Model):
+    def forward(self, x, out=None):
+        assert out is not None and out.is_contiguous()
+        return torch.mul(x, self.weight, out=out)
+"""
+
+
+@pytest.mark.torch
+def test_a_models_forward_writes_where_its_answer_is_read(tmp_path: Path) -> None:
+    here = Path(__file__).parents[2]
+    (tmp_path / "mine.py").write_text(PLACED)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*map(str, (here, here / "eval")), *sys.path])}
+
+    def kbslurm(*words: str) -> str:
+        argv = [os.environ["KBSLURM_TORCH_PYTHON"], "-m", "kbslurm", *words]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+        return done.stdout
+
+    collection = here / "tests/collections/kernelbench"
+    kbslurm("problem", "import", "kernelbench", str(collection), "--only", "Scale", "--out", "made")
+    (problem,) = (tmp_path / "made").iterdir()
+    found = json.loads(kbslurm("try", str(problem), "mine.py", "--mode", "benchmark", "--json"))
+    assert found["verdict"] == "passed", found["reason"]
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize(
     ("collection", "folder"),

@@ -23,6 +23,7 @@ from tests.gvisor.conftest import Inside
 
 REACHED = 2
 OF_THE_HARNESS = ["right_submission", "one_verdict", "are_timeouts", "works_from_a_copy"]
+OF_MEMORY = ["holds_a_table_once and False", "each_of_a_pool"]
 TRANSPOSE = shared_folders.path("examples") / "transpose"
 TOML = """\
 [modal]
@@ -93,6 +94,12 @@ def test_what_honest_people_do_at_home_and_throw_away_works(inside: Inside) -> N
     code = f"import sys; {code}; print([one.verdict for one in [trial.tried(entry, level=2, size=3000)]])"
     done = inside([sys.executable, "-c", code, "caches_at_home"])
     assert done.returncode == 0 and "passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_what_processes_share_counts_once_and_what_each_has_for_itself_counts(inside: Inside) -> None:
+    wanted = ["tests/flow/test_harness_memory.py", "-k", " or ".join(OF_MEMORY)]
+    done = inside([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *wanted], {"CI": "true"})
+    assert re.search(r"^2 passed, 0 failed$", done.stdout, flags=re.MULTILINE), done.stdout[-8000:]
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import tempfile
 from pathlib import Path
 
 from kbslurm_eval.device import driver, nvml
+from tests.flow import harness_ground as ground
 from tests.services import GXX, need
 
 SOURCE = Path(__file__).with_name("driver.cpp")
-EVAL = Path(__file__).resolve().parents[2] / "eval"
 LIBRARIES = {"cuda": "libcuda.so.1", "hip": "libamdhip64.so"}
 OTHERWISE = ("retain", "release_context", "gather")  # what HIP has in another form, or not at all
 
@@ -46,7 +46,7 @@ def built_clocks() -> Path:
 
 def with_torch_device(folder: Path) -> Path:
     """The harness with a torch that has a device (`torch_device.py`), in its judge and in its runners."""
-    shutil.copytree(EVAL, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    ground.copied(folder)
     shutil.copy(SOURCE.with_name("torch_device.py"), folder)
     main = folder / "__main__.py"
     main.write_text(main.read_text().replace("from ", "import torch_device\n\ntorch_device.play()\n\nfrom ", 1))
@@ -55,7 +55,7 @@ def with_torch_device(folder: Path) -> Path:
 
 def with_device_files(folder: Path) -> Path:
     """The harness on a machine that has a GPU's device files, which decide what a cage lets through."""
-    shutil.copytree(EVAL, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    ground.copied(folder)
     limits = folder / "kbslurm_eval/cage/limits.py"
     text, asked = limits.read_text(), 'os.listdir("/dev")'
     assert asked in text

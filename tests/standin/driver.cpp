@@ -33,7 +33,7 @@ constexpr int JOBS = 64;
 constexpr uint64_t SLICE = 2000000;
 
 struct Job {
-  std::atomic<uint32_t> state;  // 0 free, 1 queued, 2 done, 3 spinning, 4 computing
+  std::atomic<uint32_t> state;  // 0 free, 1 queued, 2 done, 3 spinning, 4 computing, 5 waiting for a word of memory
   uint64_t at, offset, size;
   uint64_t was, after;  // state 3: a kernel that spins until the input's first word isn't this one any more
   double factor;
@@ -192,6 +192,15 @@ std::pair<Piece *, uint64_t> where(uint64_t at) {
   for (auto &m : mapped)
     if (at >= m.first && at < m.first + m.second.first) return {m.second.second, at - m.first};
   return {nullptr, 0};
+}
+void go_on_after(uint64_t written) {  // streams that waited for the first word of this memory to change
+  std::lock_guard<std::recursive_mutex> lock(guard);
+  auto [piece, offset] = where(written);
+  if (!piece) return;
+  Job &job = piece->tail->jobs[JOBS - 2];
+  if (job.state != 5 || !memcmp(piece->whole, &job.was, 8)) return;
+  piece->tail->busy_until = now() + job.after;
+  job.state = 2;
 }
 struct Event { uint64_t at; };
 struct Location { int type, id; };
@@ -388,6 +397,7 @@ R cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t n, void *) {
   take_turn(true);
   moves("to_device", n);
   memcpy((void *)to, from, n);
+  go_on_after(to);
   return 0;
 }
 R cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t n, void *) {
@@ -487,6 +497,16 @@ R standin_spun(uint64_t out) {  // whether it is done
   std::lock_guard<std::recursive_mutex> lock(guard);
   auto [piece, offset] = where(out);
   return piece && piece->tail->jobs[JOBS - 1].state == 2;
+}
+R standin_wait(uint64_t at, uint64_t after_ns) {  // work that a stream does as soon as this word is another one
+  std::lock_guard<std::recursive_mutex> lock(guard);
+  auto [piece, offset] = where(at);
+  if (!piece || offset) return 1;
+  Job &job = piece->tail->jobs[JOBS - 2];
+  memcpy(&job.was, (void *)at, 8);
+  job.after = after_ns;
+  job.state = 5;
+  return 0;
 }
 uint64_t standin_stamp() {  // what has gone through the cache until now
   std::lock_guard<std::recursive_mutex> lock(guard);

@@ -66,6 +66,25 @@ def test_an_array_in_another_ones_place_is_copied_before_that_is_written(monkeyp
     assert (one == TWO + 10).all() and (two == TWO).all()
 
 
+def test_an_array_in_a_place_that_another_is_copied_to_is_copied_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = ready((TWO, TWO), monkeypatch, long=True)
+    given = places.given()
+    given[0][...] = TWO + 10
+    places.write((TWO.copy(), given[0]), given)
+    one, two = read(places)
+    assert (one == TWO).all() and (two == TWO + 10).all()
+
+
+def test_arrays_in_any_containers_are_short_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = ready({"forward": ONE, "backward": (TWO, [ONE])}, monkeypatch)
+    given = places.given()
+    given["forward"][...], given["backward"][1][0][...] = ONE, ONE + 1
+    places.write({"backward": (TWO.copy(), [given["backward"][1][0]]), "forward": given["forward"]}, given)
+    found = read(places)
+    assert (found["forward"] == ONE).all()
+    assert (found["backward"][0] == TWO).all() and (found["backward"][1][0] == ONE + 1).all()
+
+
 @pytest.mark.parametrize(
     "found", [ONE.astype(np.float64), ONE[:1], [1.0], None, (ONE,), np.float32(1), ONE.reshape(-1)]
 )
@@ -75,8 +94,8 @@ def test_what_does_not_fit_gets_its_sentence(monkeypatch: pytest.MonkeyPatch, fo
         places.write(found, places.given())
 
 
-def test_a_container_that_may_have_been_filled_anew_goes_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    places = ready({"a": ONE}, monkeypatch, long=True)
+def test_a_container_that_was_filled_anew_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = ready({"a": ONE}, monkeypatch)
     given = places.given()
     given["a"] = ONE + 1
     places.write(given, given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from typing import Any
 
 import numpy as np
@@ -93,3 +94,23 @@ def test_numbers_that_are_no_letters_are_a_misfit(like: Any) -> None:
         layout.read(
             b"\xff\xff\x11\x00".ljust(layout.size, b"\0") if like.dtype.byteorder != ">" else b"\x7f" * layout.size
         )
+
+
+@pytest.mark.parametrize(
+    ("told", "like", "other", "want"),
+    [
+        (np.zeros((3, 4), "f8"), np.zeros((3, 4), "f4"), np.zeros((5, 4), "f4"), np.zeros((5, 4), "f8")),
+        ((np.zeros(3, "f8"), 1.5), (np.zeros(3, "f4"), 1.5), (np.zeros(9, "f4"), 1.5), (np.zeros(9, "f8"), 1.5)),
+        (array("f", [0] * 3), array("d", [0] * 3), array("d", [0] * 7), array("f", [0] * 7)),
+        (np.zeros((3, 1), "f8"), np.zeros(3, "f4"), np.zeros(5, "f4"), None),
+        (np.zeros(3, "f8"), [np.zeros(3, "f4")], [np.zeros(5, "f4")], None),
+        ([1.0, 2.0], np.zeros(2), np.zeros(3), None),
+        (np.zeros(3, "c16"), np.zeros(3, "i1"), np.zeros(1 << 20, "i1"), None),
+    ],
+)
+def test_the_form_of_one_answer_is_that_of_another_length(
+    told: object, like: object, other: object, want: object
+) -> None:
+    """Whose answers' lengths are drawn was asked twice in each call."""
+    found = claimed_layout.in_that_form(Layout.of(told), Layout.of(like), Layout.of(other))
+    assert (None if found is None else found.text()) == (None if want is None else Layout.of(want).text())

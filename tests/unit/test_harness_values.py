@@ -46,6 +46,36 @@ def test_what_is_packed_comes_back(value: Any) -> None:
 
 
 @given(ANY)
+def test_numbers_that_stand_apart_come_back(value: Any) -> None:
+    packed = values.pack_into(value, lambda size: memoryview(bytearray(size)), apart=True)
+    assert _typed(values.copied(packed)) == _typed(value)
+    assert values.numbers_apart(values.tree(packed)) == values.tree(packed), "no number is left in the text"
+    late = values.made_ahead(values.told_ahead(values.head(packed)), packed, memoryview(bytearray(8)))
+    assert _typed(late.whole() if type(late) is values.Late else late) == _typed(value)
+
+
+def test_numbers_apart_are_those_of_the_same_text() -> None:
+    def packed(*numbers: Any) -> memoryview:
+        value = {"x": np.arange(3.0), "k": numbers[0]}, [numbers[1]], numbers[2], np.float32(numbers[0])
+        return values.pack_into(value, lambda size: memoryview(bytearray(size)), apart=True)
+
+    one, other = packed(1, 2.5, True), packed(-7, float("nan"), False)
+    assert values.head(one) == values.head(other)
+    plain = [values.tree(values.pack(({"k": number},))) for number in (1, -7)]
+    assert plain[0] != plain[1] and values.numbers_apart(plain[0]) == values.numbers_apart(plain[1])
+    room = memoryview(bytearray(len(one)))
+    late = values.made_ahead(values.told_ahead(values.head(one)), room, memoryview(bytearray(8)))
+    start = len(values.head(one))
+    for at, blob in values.single_numbers(other):
+        room[start + at : start + at + len(blob)] = blob
+    (given, alone, flag, single) = late.whole()
+    assert (given["k"], str(alone), flag, single) == (-7, "[nan]", False, np.float32(-7))
+    assert not given["x"].any(), "an array's contents come later"
+    changed = [(1.0, 2.5, True), (1, 2, True), (1, 2.5, 1), (1 << 63, 2.5, True)]
+    assert all(values.head(packed(*numbers)) != values.head(one) for numbers in changed), "a type is in the text"
+
+
+@given(ANY)
 def test_an_output_of_its_own_layout_comes_back(value: Any) -> None:
     layout = layouts.Layout.of(value)
     room = bytearray(os.urandom(layout.size))

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import importlib
 import json
 import shutil
+import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -13,6 +18,7 @@ from kbslurm.errors import Invalid, NotFound
 from kbslurm.problems import loading
 from kbslurm.problems.importing import collections, kernelbench
 from kbslurm.problems.importing.collections import Imported, chosen, imported
+from kbslurm_eval.runner.importing import takes_out
 
 HERE = Path(__file__).parents[1] / "collections"
 EACH = {
@@ -45,6 +51,68 @@ def test_kernelbench_is_called_by_its_class_and_small_where_a_cpu_judges(tmp_pat
     assert problem.for_gpu("H100") is problem
     other = loading.load(tmp_path / "kernelbench-l1-2_no_batch")
     assert other.for_gpu("cpu").benchmarks == ({"N": 128, "seed": 3},)
+
+
+class _Torch(ModuleType):
+    """As much of it as the wrapper needs to make a model and to call it."""
+
+    Tensor = type("Tensor", (), {})
+    no_grad = contextlib.nullcontext
+    device = manual_seed = staticmethod(lambda told: told)
+
+
+class _Module:
+    def to(self, device: str) -> _Module:
+        return self
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        return getattr(self, "forward")(*inputs, **named)  # noqa: B009 - each has its own
+
+
+class _Plain(_Module):
+    def forward(self, a: int, b: int) -> Any:
+        return a, b
+
+
+class _Placed(_Module):
+    def forward(self, a: int, b: int, out: Any = None) -> Any:
+        return a, b, out
+
+
+class _Named(_Module):
+    def forward(self, *inputs: int, out: Any) -> Any:
+        return *inputs, out
+
+
+class _SecondInput(_Module):
+    def forward(self, a: int, out: int) -> Any:
+        return a, out
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [(_Plain, (1, 2)), (_Placed, (1, 2, "place")), (_Named, (1, 2, "place")), (_SecondInput, (1, 2))],
+)
+def test_a_model_whose_forward_asks_for_the_place_of_its_answer_gets_it(
+    monkeypatch: pytest.MonkeyPatch, kind: type, answer: Any
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", _Torch("torch"))
+    monkeypatch.syspath_prepend(str(Path(kernelbench.__file__).parent / "parts"))
+    made = ModuleType("made")
+    made.Model, made.get_init_inputs, made.ModelNew = _Plain, list, kind  # type: ignore[attr-defined]
+    for name in ("kernelbench_model", "kernelbench_wrapper"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(importlib.import_module("kernelbench_model"), "module", lambda constants: made)
+    call = importlib.import_module("kernelbench_wrapper").entry_point(made)
+    given = {"out": "place"} if takes_out(call)[0] else {}
+    assert call((42, {}, [1, 2]), **given) == answer
+    assert takes_out(call)[0] is (kind is not _Plain)
 
 
 def test_a_picture_keeps_its_size_on_a_cpu_and_longer_extents_do_not() -> None:

@@ -187,6 +187,17 @@ def test_a_value_is_packed_into_given_memory_as_on_its_own() -> None:
     assert values.pack_into(value, lambda size: room[:size]) == values.pack(value)
 
 
+def test_what_null_calls_carry_of_a_large_input_has_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = _reference("np.random.default_rng(seed).random(2 * n), np.arange(n), seed", monkeypatch)
+    prepared = drawn.prepare(Case(index=0, params={"n": LARGE, "seed": 1}, apart=True), 77)
+    hollow = prepared.hollow()
+    assert not any(hollow.packed[len(hollow.packed) // 2 :][:4096]), "nothing of its arrays"
+    assert values.single_numbers(hollow.packed) == [
+        (at, (77).to_bytes(8, "little")) for at, _ in values.single_numbers(prepared.packed)
+    ]
+    sys.modules.pop("reference", None)
+
+
 def test_arrays_told_ahead_are_over_what_comes_late() -> None:
     data: dict[str, Any] = {"a": np.arange(6.0).reshape(2, 3).T, "n": 3, "out": (np.zeros(4, np.float32), None)}
     packed = bytearray(values.pack(data))

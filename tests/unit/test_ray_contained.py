@@ -70,10 +70,10 @@ def test_the_first_program_that_a_node_has_runs_the_image(tmp_path: Path, monkey
 def made(tmp_path: Path, folder: Path) -> dict[str, Any]:
     told = order()
     env = on_a_node(tmp_path)
-    usual = runner_program.supervisors_order(env, folder, told, shared_folders.eval_dir())
-    return contained.order_in_container(
-        usual, told, "apptainer", env=env, folder=folder, harness=shared_folders.eval_dir(), node="n7"
-    )
+    harness = tmp_path / "eval"  # what is sent to a worker; this checkout's own path may have a comma
+    harness.symlink_to(shared_folders.eval_dir())
+    usual = runner_program.supervisors_order(env, folder, told, harness)
+    return contained.order_in_container(usual, told, "apptainer", env=env, folder=folder, harness=harness, node="n7")
 
 
 def test_the_supervisor_is_told_all_that_it_reads_and_nothing_of_rays_environment(tmp_path: Path) -> None:

@@ -131,6 +131,58 @@ def test_sockets_in_a_network_of_its_own_are_told_apart_without_asking_which_tha
     assert told == ["True", "True"]
 
 
+LOCKING = """
+import fcntl, os, sys
+
+kept = [os.open(os.environ["MINE"], os.O_RDWR | os.O_CREAT) for _ in range(int(sys.argv[1]))]
+for at in range(int(sys.argv[2])):
+    fcntl.lockf(kept[-1], fcntl.LOCK_EX, 1, 2 * at)
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "locks", "asked", "too_many"),
+    [(1, 3, False, False), (1, 1001, False, True), (90, 1001, True, True), (90, 3, True, False)],
+)
+def test_the_nodes_list_of_locks_is_read_only_where_many_files_are_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int, locks: int, asked: bool, too_many: bool
+) -> None:
+    """To read it stops all that is done with locks on the node, and waits until it has: some milliseconds."""
+    looks = list[bool]()
+    there_are = held_locks._many_there_are
+
+    def look() -> bool:
+        looks.append(there_are())
+        return looks[-1]
+
+    monkeypatch.setattr(held_locks, "_many_there_are", look)
+    argv = [sys.executable, "-c", LOCKING, str(files), str(locks)]
+    env = {**os.environ, "MINE": str(tmp_path / "mine")}
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"\n"
+            assert held_locks.HeldLocks().look([process.pid]) == too_many
+            assert bool(looks) == asked
+        finally:
+            process.kill()
+
+
+def test_whose_open_files_nobody_shows_is_looked_for_in_the_nodes_list(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, hiding: Sequence[int]
+) -> None:
+    def refused(pid: int) -> tuple[str, list[str]]:
+        raise PermissionError
+
+    many = [False, True]
+    monkeypatch.setattr(held_locks, "open_files", refused)
+    monkeypatch.setattr(held_locks, "_many_there_are", lambda: many.pop(0))
+    lookout, script = _lookout(tmp_path, b"end 0\n")
+    assert not held_locks.HeldLocks(lookout).look(hiding) and not script.asked
+    assert not held_locks.HeldLocks(lookout).look(hiding) and script.asked and not many
+
+
 LEADERLESS = """
 import ctypes, fcntl, os, select, socket, threading, time
 

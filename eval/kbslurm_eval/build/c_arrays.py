@@ -14,6 +14,7 @@ OF_ARRAY = {"b": I8, "B": U8, "h": I16, "H": U16, "i": I32, "I": U32, "l": I64, 
              "f": F32, "d": F64}  # fmt: skip
 OF_NUMPY = {"b1": BOOL, "u1": U8, "i1": I8, "i2": I16, "u2": U16, "i4": I32, "u4": U32, "i8": I64, "u8": U64,
              "f2": F16, "f4": F32, "f8": F64, "c8": C64, "c16": C128}  # fmt: skip
+OF_NUMBER = {"?": BOOL, "q": I64, "d": F64}
 OF_TORCH = {"bool": BOOL, "uint8": U8, "int8": I8, "int16": I16, "int32": I32, "int64": I64, "float16": F16,
              "bfloat16": BF16, "float32": F32, "float64": F64, "complex64": C64, "complex128": C128}  # fmt: skip
 

@@ -37,7 +37,7 @@ runner N).
                        (128 + signal when it was killed, as the shell says it).
     DIR/facts          optional, written by the script before the judge starts: lines `name=value`.
                        `container=apptainer` names the means; `profiler=ncu` a profiler (see `prof`);
-                       `looks=1` that it obeys `look`;
+                       `looks=1` that it obeys `look`; `clears=1` that it leaves run.N.cleared;
                        `exclusive=1` says that GPU and cores are this job's alone: with it and with what the
                        runner finds inside the isolation level is 3 instead of 2.
                        `image=…`, `image_digest=…` (what it is), `image_pinned=…` (what it has to be) and
@@ -45,6 +45,8 @@ runner N).
                        down beside it) go into the report as they are. `scratch=…` says in words what bounds all that
                        a runner may write; the report's notes hold it.
     DIR/run.N.over     written by the script before it ends a runner that wrote more than that: how many MiB it may.
+    DIR/run.N.cleared  written after run.N.status, where facts say `clears=1`: what the runner wrote to the node's disk
+                       is gone. The judge waits for it, so that it is gone before anything else is measured.
 
 The judge's container has no PID namespace of its own (no `--pid`), so that it sees the runners' processes: it stops
 a runner between any two calls with SIGSTOP to run.N.pid and all its descendants, continues them with SIGCONT, and
@@ -88,6 +90,8 @@ from kbslurm_eval.cage.sent_descriptors import SentDescriptors
 from kbslurm_eval.cage.user_counts import Hoarded
 from kbslurm_eval.shared.wire import LOG_CAP, Limits
 
+CLEARS_S = 30.0  # what is left of a runner's files by then is cleared while the run goes on
+
 
 class ContainerRunners:
     """Runners as containers that the job script starts when it is asked to: see the protocol above."""
@@ -103,7 +107,7 @@ class ContainerRunners:
         self.container = facts.get("exclusive") == "1"
         self.profiler, self.profiling = profiler_named(facts.get("profiler", "")), False
         self.spared = False
-        self.looks = facts.get("looks") == "1"
+        self.looks, self.clears = facts.get("looks") == "1", facts.get("clears") == "1"
         self.image: Mapping[str, str] = {name: facts[name] for name in IMAGE_FACTS if facts.get(name)}
         self.notes: Sequence[str] = (
             (f"all that a runner may write: {facts['scratch']}",) if facts.get("scratch") else ()
@@ -262,6 +266,14 @@ class ContainerRunner:
         """How many threads its processes have now, or how many of those don't wait for anything."""
         return self._tree.threads(running=running)
 
+    def ran_ns(self) -> int:
+        """How long its processes, those that are there now, have had a core."""
+        return self._tree.ran_ns()
+
+    def clocks_ns(self) -> dict[int, int]:
+        """The same of each that was there when it was stopped last."""
+        return self._tree.clocks_ns()
+
     def killed_by_kernel(self) -> bool:
         """Whether it was killed, and not by the judge."""
         return self._status() == 128 + signal.SIGKILL and not self._killed
@@ -283,7 +295,8 @@ class ContainerRunner:
         return TOO_MUCH if held > self._limits.memory_bytes else self._hoarded.look(own)
 
     def kill(self) -> None:
-        """Asks the script and signals the tree itself; waits a moment for the script's word."""
+        """Asks the script and signals the tree itself; waits a moment for the script's word, and longer until what it
+        wrote is gone."""
         if self._killed:
             return
         self._killed = True
@@ -294,6 +307,10 @@ class ContainerRunner:
             self._bell.say(f"stop {self._number}")
             deadline = time.monotonic() + CALL_STOP_S
             while self._status() is None and not all(has_ended(p) for p in members) and time.monotonic() < deadline:
+                time.sleep(0.002)
+        if self._bell.clears:
+            cleared, deadline = self._bell.file(f"run.{self._number}.cleared"), time.monotonic() + CLEARS_S
+            while not cleared.exists() and time.monotonic() < deadline:
                 time.sleep(0.002)
         self._tree.close()
 

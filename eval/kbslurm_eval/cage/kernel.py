@@ -5,18 +5,23 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
-from typing import Any
+
+TYPE_CHECKING = False  # what starts with each launch imports neither `typing` nor anything else that takes long
+if TYPE_CHECKING:
+    from typing import Any
 
 NEW_NS, NEW_UTS, NEW_IPC, NEW_USER, NEW_PID, NEW_NET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 NEW_CGROUP = 0x02000000
 ALL_NEW = NEW_NS | NEW_UTS | NEW_IPC | NEW_USER | NEW_PID | NEW_NET
 CLONE_PARENT = 0x8000
+CLONE_FILES, CLONE_THREAD = 0x400, 0x10000
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_TIMERSLACK = 1, 4, 22, 29
 PR_GET_SECCOMP, PR_GET_NO_NEW_PRIVS, PR_SET_SECUREBITS = 21, 39, 28
 PR_SET_KEEPCAPS, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 8, 36, 38, 47
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 SYSLOG_ACTION_READ_ALL = 3
 SOCK_STREAM, SOCK_SEQPACKET = 1, 5  # as the module `socket` has them, which takes long to import
+SIGKILL, SIGCHLD, SIGCONT, SIG_IGN = 9, 17, 18, 1  # and `signal`
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long

@@ -18,11 +18,9 @@ import ctypes
 import fcntl
 import json
 import os
-import signal
 import struct
 import sys
 import time
-from typing import Any
 
 from kbslurm_eval.cage import landlock
 from kbslurm_eval.cage.kernel import (
@@ -32,6 +30,9 @@ from kbslurm_eval.cage.kernel import (
     PR_SET_DUMPABLE,
     PR_SET_NO_NEW_PRIVS,
     PR_SET_PDEATHSIG,
+    SIG_IGN,
+    SIGCHLD,
+    SIGKILL,
     SIOCGIFFLAGS,
     SIOCSIFFLAGS,
     CageError,
@@ -42,9 +43,12 @@ from kbslurm_eval.cage.kernel import (
 from kbslurm_eval.cage.limits import SPARED, set_limits, set_oom_score
 from kbslurm_eval.cage.mounts import enter_root, make_root
 from kbslurm_eval.cage.places import CPU_SHARE, DEVICES, ETC, ETC_BELOW
-from kbslurm_eval.cage.processes import parent_of_this
 from kbslurm_eval.cage.syscall_filter import put_on_seccomp, seccomp_filter
 from kbslurm_eval.cage.users import CAGED_UID, INNER_UID, drop_user, map_ids
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def launch() -> int:
@@ -58,7 +62,7 @@ def launch() -> int:
         with contextlib.suppress(OSError):
             os.write(said, _told(error))
         return 1
-    return 0
+    os._exit(0)  # Python's own end would take some milliseconds
 
 
 def _told(error: BaseException) -> bytes:
@@ -96,9 +100,7 @@ def _launch(spec: dict[str, Any], said: int) -> None:
 
 def _clone() -> int:
     number = {"x86_64": 56, "aarch64": 220}[os.uname().machine]
-    pid = int(
-        libc.syscall(ctypes.c_long(number), ctypes.c_long(CLONE_PARENT | signal.SIGCHLD), *[ctypes.c_long(0)] * 4)
-    )
+    pid = int(libc.syscall(ctypes.c_long(number), ctypes.c_long(CLONE_PARENT | SIGCHLD), *[ctypes.c_long(0)] * 4))
     if pid < 0:
         code = ctypes.get_errno()
         raise CageError(code, f"clone: {os.strerror(code)}")
@@ -108,8 +110,17 @@ def _clone() -> int:
 def _outlive(launcher: int) -> None:
     """Wait until our parent isn't the launcher any more. Older gVisors ignore CLONE_PARENT: there we become the judge's
     child when the launcher ends, which the parent-death signal mustn't take for the judge's end."""
-    while parent_of_this() == launcher:
+    while _parent() == launcher:
         time.sleep(0.001)
+
+
+def _parent() -> int:
+    """This process's parent, numbered as /proc does, also from a PID namespace below; 0 if that can't be known."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
 
 
 def _own_namespaces(root: bool, launch_uid: int) -> None:
@@ -150,12 +161,12 @@ def _keep(said: int, launcher: int) -> None:
     try:
         os.close(said)
         os.closerange(0, 64)
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        libc.signal(SIGCHLD, ctypes.c_void_p(SIG_IGN))
         _outlive(launcher)
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        prctl(PR_SET_PDEATHSIG, SIGKILL)
         prctl(PR_SET_DUMPABLE, 0)
         while True:
-            signal.pause()
+            libc.pause()
     finally:
         os._exit(0)
 
@@ -174,7 +185,7 @@ def _become_runner(spec: dict[str, Any], caged: bool, root: bool) -> None:
     os.closerange(4, 4096)
     fenced = spec["level"] == 1 and _confine_files(spec)
     drop_user(spec, caged, root, fenced=fenced)
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    prctl(PR_SET_PDEATHSIG, SIGKILL)
     spared = spec["oom_score"] == SPARED
     set_limits(spec["limits"], own_namespace=caged, gpu=bool(spec["devices"]), spared=spared)
     os.umask(0o022)

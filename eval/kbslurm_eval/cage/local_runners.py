@@ -122,11 +122,11 @@ class LocalRunners:
 
 def _sweep_and_hold(mine: Path) -> int:
     """Lock our folder while we live, and remove folders of judges that were killed: theirs aren't locked."""
-    for folder in mine.parent.glob("kb-*"):
+    for folder in remove_tree.leftovers(mine.parent):
         if folder == mine:
             continue
         with contextlib.suppress(OSError):
-            fd = os.open(folder / "lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            fd = os.open(folder / "lock", os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 remove_tree.remove(folder)
@@ -215,7 +215,10 @@ class LocalRunner:
         OWN_CHILDREN.add(self._main)
         # without a PID namespace a process that leaves its family comes to the judge, and has to be stopped there
         self._tree = ProcessTree(
-            [p for p in (self._main, self._keeper) if p], self._main, orphans=None if self._keeper else orphans_now
+            [p for p in (self._main, self._keeper) if p],
+            self._main,
+            orphans=None if self._keeper else orphans_now,
+            others=self._others_orphans,
         )
         self._kernel_memory, self._files = KernelMemory(self._main), HeldFiles(self.work)
         self._locks, self._sent = HeldLocks(), SentDescriptors()
@@ -333,6 +336,9 @@ class LocalRunner:
         roots = [self._main, *(p for p in orphans_now() if LAUNCH_OF_ORPHAN.get(p, self._main) == self._main)]
         return [*roots, *(below for root in roots for below in descendants_of(root))]
 
+    def _others_orphans(self) -> list[int]:
+        return [pid for pid in orphans_now() if LAUNCH_OF_ORPHAN.get(pid, self._main) != self._main]
+
     def _reap(self, pid: int, flags: int) -> int | None:
         if pid in self._reaped:
             return self._status if pid == self._main else 0
@@ -360,7 +366,15 @@ class LocalRunner:
 
     def threads(self, *, running: bool = False) -> int:
         """How many threads its processes have now, or how many of those don't wait for anything."""
-        return self._tree.threads(running=running)
+        return self._tree.threads(self._keeper, running=running)
+
+    def ran_ns(self) -> int:
+        """How long its processes, those that are there now, have had a core."""
+        return self._tree.ran_ns(self._keeper)
+
+    def clocks_ns(self) -> dict[int, int]:
+        """The same of each that was there when it was stopped last."""
+        return self._tree.clocks_ns()
 
     def killed_by_kernel(self) -> bool:
         """Whether it was killed, and not by the judge."""

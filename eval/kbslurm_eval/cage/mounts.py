@@ -8,11 +8,14 @@ import errno
 import os
 import stat
 import struct
-from typing import Any
 
 from kbslurm_eval.cage.kernel import CageError, is_gvisor, libc, libc_call
 from kbslurm_eval.cage.places import DEVICES, ETC
 from kbslurm_eval.cage.users import INNER_UID
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = (
     1,

@@ -9,12 +9,16 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from kbslurm_eval.cage.processes import (
+    TICK_NS,
     ProcessPages,
     Threads,
     are_stopped,
+    began_at_ns,
+    goes_on,
     namespace_numbers,
     ran_ns,
     send_signal,
+    state_and_threads,
 )
 from kbslurm_eval.cage.runners import CALL_STOP_S, Unstoppable
 
@@ -32,22 +36,42 @@ class _Worked:
 
     def __init__(self) -> None:
         self._before: dict[int, int | None] = {}
+        self._seen: set[int] = set()
+        self._in_turns: set[int] = set()
 
-    def look(self, pid: int) -> None:
-        """This one isn't stopped yet."""
+    def told(self, pid: int) -> None:
+        """This one was told to stop. The look at all of them that follows may take long."""
         if pid not in self._before:
             self._before[pid] = ran_ns(pid)
 
-    def of(self, waited_ns: int, threads: Callable[[int], int]) -> int:
-        """How much of the time that was waited for them one of them worked, beyond what its threads take to stop; all
-        of it where that can't be told."""
-        longest = 0
+    def unknown(self, pid: int, since_ns: int) -> None:
+        """This one was known to nobody until all were looked at: it may have worked since this moment."""
+        if pid not in self._before and (ran := ran_ns(pid)) is not None:
+            self._before[pid] = max(0, ran - (time.perf_counter_ns() - since_ns))
+
+    def look(self, pid: int, *, waits: bool = False) -> None:
+        """This one isn't stopped yet; `waits` for something in the kernel."""
+        if pid in self._seen or waits:
+            self._in_turns.add(pid)
+        self._seen.add(pid)
+        self.told(pid)
+
+    def of(self, waited_ns: int, threads: Callable[[int], int], *, looked_ns: int = 0) -> int:
+        """How much of the time that was waited for them they worked, beyond what their threads take to stop; all of it
+        where that can't be told. `looked_ns`: how much longer they could, until they were found stopped.
+
+        Who works side by side works no longer than one of them, and is found stopped a look later. Who still isn't, or
+        waits at first, may do so for another's turn to end: what these work is added up.
+        """
+        longest = in_turns = 0
         for pid, before in self._before.items():
             now = ran_ns(pid)
             if before is None or now is None:
                 return waited_ns
-            longest = max(longest, now - before - THREAD_STOPS_NS * threads(pid))
-        return min(waited_ns, longest)
+            worked = max(0, now - before - THREAD_STOPS_NS * threads(pid))
+            longest = max(longest, worked)
+            in_turns += worked if pid in self._in_turns else 0
+        return min(waited_ns + looked_ns, max(longest, in_turns))
 
 
 class ProcessTree:
@@ -64,12 +88,16 @@ class ProcessTree:
         *,
         inner: bool = False,
         orphans: Callable[[], list[int]] | None = None,
+        others: Callable[[], list[int]] | None = None,
     ) -> None:
         self.roots, self.main, self._inner, self._orphans = roots, main, inner, orphans
+        self._others = others  # those of the orphans that came from another launch
+        self._thawed_ns = 0  # since the machine started
         self._inside: set[int] = set()
         self._firsts: set[int] = set()  # of those, the first of their PID namespace
         self._held: list[int] = []
         self._still: list[int] | None = None
+        self._known = set[int]()  # all that were found when it was stopped last
         self._called: int | None = None
         self.went_on_ns = 0  # how long some of its processes went on while it was stopped last
         self.stopping_ns = 0  # how long it took before that until all were found stopped, that last look aside
@@ -84,10 +112,24 @@ class ProcessTree:
         """While it is stopped, the processes found then; otherwise its processes now."""
         return self.all() if self._still is None else self._still
 
-    def threads(self, *, running: bool = False) -> int:
-        """How many threads its processes have now, or how many of those don't wait for anything."""
-        states = [state for threads in self._look().values() for _, state in threads]
+    def threads(self, spare: int | None = None, *, running: bool = False) -> int:
+        """How many threads its processes have now, or how many of those don't wait for anything. Not counted are
+        `spare`, and what runs a container: outside of it, and as its first process."""
+        found = self._look()
+        states = [state for pid in self._without_containers(found, spare) for _, state in found[pid]]
         return sum(state == b"R" for state in states) if running else len(states)
+
+    def ran_ns(self, spare: int | None = None) -> int:
+        """How long the same processes have had a core."""
+        return sum(ran_ns(pid) or 0 for pid in self._without_containers(self._look(), spare))
+
+    def clocks_ns(self) -> dict[int, int]:
+        """The same of each that was found when it was stopped last, and doesn't stand still of itself; of who runs now
+        as of the last tick."""
+        return {pid: ran_ns(pid) or 0 for pid in self._held}
+
+    def _without_containers(self, found: Iterable[int], spare: int | None) -> list[int]:
+        return [pid for pid in self._members(found, spare) if pid == self._called or pid not in self._firsts]
 
     def _look(self) -> dict[int, Threads]:
         """Its processes, and the state of their threads."""
@@ -124,40 +166,52 @@ class ProcessTree:
         worked = _Worked()
         ours: set[int] = set()  # those that are ours to continue, although they are found stopped
         called = self._called if self.main is None else self.main
+        known = {*self._known, *(pid for pid in (self.main, spare) if pid is not None)}
         if called is not None:
             if self.main is not None:
                 send_signal(self.main, signal.SIGSTOP)
+                if self._known:  # those of all its threads may take long to read
+                    self._tell(self._pages.of_its_first_thread(self.main), known, worked, ours, began_ns)
             elif self._pages.stop_if_it_goes_on(called):  # no child of ours: its number may be another one's by now
                 ours.add(called)
             worked.look(called)
             for pid in self._held:  # nobody has more time than the first
                 if pid != called and self._pages.stop_if_it_goes_on(pid):
                     ours.add(pid)
-            began_ns, self._waited_ns = time.perf_counter_ns(), 0
+                    worked.told(pid)
+            self._waited_ns = 0
         # children of one that had some are stopped while it is waited for
         main = self.main if len(self._held) <= 1 else None
         if main is not None and all(self._is_alone(main, spare) for _ in range(LOOKS_AT_ONE)):
             self._held, self._still = [main], list(self.roots)
+            self._known = {*self.roots}
             self.stopping_ns = worked.of(self._waited_ns, self._pages.threads)
             return
+        if called is not None and self._known:
+            self._tell_new_ones(known, worked, ours, began_ns)
         deadline = time.monotonic() + CALL_STOP_S
         seen: set[int] = set() if self.main is None else {self.main}
         idle: set[int] = set()
         passes = -1  # the first look doesn't count
         pause_s, patient_until = GOES_ON_S, time.monotonic() + 2 * GOES_ON_S
         last: dict[int, Threads] = {}
-        stood, waited_ns = False, 0
+        stood, waited_ns, looked_ns = False, 0, 0
         while True:
             if not stood:
                 waited_ns = time.perf_counter_ns() - began_ns
             found = self._look()
+            if not stood:
+                looked_ns = time.perf_counter_ns() - began_ns - waited_ns
             members = self._members(found, spare)
             last, before = {p: found[p] for p in members}, last
             stood = all(map(are_stopped, last.values()))
+            new = [pid for pid in last if pid not in known] if self._known else []
+            for pid in self._of_this_call(new):
+                worked.unknown(pid, began_ns)
             for pid, threads in last.items():
                 # a container's own first process passes signals on, and waits for others
                 if not are_stopped(threads) and (pid == called or pid not in self._firsts):
-                    worked.look(pid)
+                    worked.look(pid, waits=any(state == b"D" for _, state in threads))
             fresh = [p for p in members if p not in seen]
             for pid in fresh:
                 # not ours to continue: it stopped itself, or is another runner's orphan
@@ -172,9 +226,11 @@ class ProcessTree:
                 passes += 1
                 if passes >= PASSES:
                     self._held, self._still = [p for p in members if p not in idle], list(found)
+                    self._known = {*found}
                     self._pages.know([p for p in self._held if p != self.main])
                     self.went_on_ns = time.perf_counter_ns() - went_on_at if went_on_at else 0
-                    self.stopping_ns = worked.of(max(0, waited_ns - self.went_on_ns), self._pages.threads)
+                    waited_ns = max(0, waited_ns - self.went_on_ns)
+                    self.stopping_ns = worked.of(waited_ns, self._pages.threads, looked_ns=looked_ns)
                     return
                 continue
             passes = 0
@@ -194,6 +250,42 @@ class ProcessTree:
                     ours |= waited_for
                     idle -= waited_for
                     pause_s, patient_until = min(2 * pause_s, MOST_GOES_ON_S), time.monotonic() + 2 * GOES_ON_S
+
+    def _of_this_call(self, new: list[int]) -> list[int]:
+        """Those of these, which weren't there when it was stopped last, that it has started since. Without a PID
+        namespace others' orphans are looked at, too, which may have become the judge's children by now only."""
+        if not new or self._orphans is None:
+            return new
+        others, waiting = set[int](), list(self._others() if self._others else ())
+        while waiting:
+            others.add(pid := waiting.pop())
+            waiting += [child for child in self._pages.children(pid) or () if child not in others]
+        return [pid for pid in new if pid not in others and began_at_ns(pid) >= self._thawed_ns - TICK_NS]
+
+    def _tell_new_ones(self, known: set[int], worked: _Worked, ours: set[int], began_ns: int) -> None:
+        """Tell those to stop that came in this call, generation by generation: the look at all of them takes long where
+        there are many, and meanwhile they would go on. They have until now, since the stop began."""
+        waiting = [pid for pid in (self.main, *self._held, *self.roots) if pid is not None]
+        while waiting:
+            waiting += self._tell(self._pages.children(waiting.pop(0)) or (), known, worked, ours, began_ns)
+
+    def _tell(
+        self, children: Iterable[int], known: set[int], worked: _Worked, ours: set[int], began_ns: int
+    ) -> list[int]:
+        """Tell those of these to stop that aren't known; they are then. Who sleeps hasn't worked since it began."""
+        new = [child for child in children if child not in known]
+        known.update(new)
+        depth = len(namespace_numbers(os.getpid())) if new and self._inner else 0
+        for child in new:
+            if not self._inner or len(namespace_numbers(child)) > depth:
+                state, threads = state_and_threads(child)
+                if state == "S" and threads == 1:
+                    worked.told(child)
+                else:
+                    worked.unknown(child, began_ns)
+                if goes_on(state, threads) and send_signal(child, signal.SIGSTOP):
+                    ours.add(child)
+        return new
 
     def _waited_for(self, members: Mapping[int, Threads]) -> set[int]:
         """The stopped children of those that wait in the kernel where no signal reaches them."""
@@ -249,7 +341,7 @@ class ProcessTree:
 
     def thaw(self) -> None:
         """Continue the called process first, if it is known."""
-        self._still = None
+        self._still, self._thawed_ns = None, time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         called = self._called if self.main is None else self.main
         if called is not None and (called == self.main or called in self._held):
             send_signal(called, signal.SIGCONT)

@@ -8,7 +8,11 @@ import signal
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from kbslurm_eval.cage.kernel import is_gvisor
+
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+_THREADS, _BEGAN = 17, 19  # of the words behind the name in /proc/PID/stat
 _FOLDERS_LINKS = 2  # of /proc/PID/task, which has one more for each thread
 STOPPED = (b"T", b"t", b"Z", b"X")
 GONE = (FileNotFoundError, ProcessLookupError)  # what reading /proc raises for a task that is gone
@@ -47,13 +51,21 @@ def state_of(pid: int) -> str:
         return "X"
 
 
-def parent_of_this() -> int:
-    """This process's parent, numbered as /proc does, also from a PID namespace below; 0 if that can't be known."""
-    try:
-        with open("/proc/self/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[1])
-    except (OSError, IndexError, ValueError):
-        return 0
+def state_and_threads(pid: int) -> tuple[str, int]:
+    """The state of its first thread, and how many it has."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+        return _told_of(file.read())
+    return "X", 0
+
+
+def _told_of(stat: bytes) -> tuple[str, int]:
+    words = stat.rpartition(b")")[2].split()
+    return (chr(words[0][0]), int(words[_THREADS])) if len(words) > _THREADS else ("X", 0)
+
+
+def goes_on(state: str, threads: int) -> bool:
+    """Whether a process may, that is told of so: its first thread may have ended before the others."""
+    return state.encode() not in STOPPED or (state == "Z" and threads > 1)
 
 
 def has_ended(pid: int) -> bool:
@@ -97,6 +109,13 @@ def ran_ns(pid: int) -> int | None:
         return None
 
 
+def began_at_ns(pid: int) -> int:
+    """When it was started, since the machine was, to a tick; now if that can't be told."""
+    with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[_BEGAN]) * TICK_NS
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
 def mapped_bytes(pid: int) -> int:
     """What of its memory are pages of files, those in shared memory among them."""
     with contextlib.suppress(OSError, IndexError, ValueError), open(f"{proc_folder(pid)}/statm", "rb") as file:
@@ -112,6 +131,8 @@ def resident_bytes(
     resident = sum(map(of, pids))
     if resident <= limit or len(pids) < 2:
         return resident
+    if is_gvisor():
+        return min(resident, _in_use() or resident)
     shared, unseen = 0, list[int]()
     for pid in pids:
         try:
@@ -126,6 +147,18 @@ def resident_bytes(
     if any(pid not in found and not has_ended(pid) and not is_ending(pid) for pid in unseen):
         return resident
     return shared + sum(found.values())
+
+
+def _in_use() -> int:
+    """What everybody here holds together, this process aside; 0 if that can't be told. In gVisor, where it is the
+    sandbox's: what its processes share is in nobody's own figures there."""
+    told: dict[bytes, int] = {}
+    with contextlib.suppress(OSError, IndexError, ValueError), open("/proc/meminfo", "rb") as file:
+        told = {line.partition(b":")[0]: int(line.split()[1]) * 1024 for line in file}
+    own = 0
+    with contextlib.suppress(OSError), open("/proc/self/statm", "rb") as file:
+        own = _resident_in(file.read())
+    return max(0, told.get(b"MemTotal", 0) - told.get(b"MemFree", 0) - own)
 
 
 def is_ending(pid: int) -> bool:
@@ -189,14 +222,19 @@ class ProcessPages:
                 return None
         return below if pid in self._listed else None
 
+    def of_its_first_thread(self, pid: int) -> list[int]:
+        """The children that this one has started; those of its other threads aren't asked for."""
+        with contextlib.suppress(*GONE):
+            return list(map(int, self._children(pid, str(pid)).split()))
+        return []
+
     def stop_if_it_goes_on(self, pid: int) -> bool:
         """Stop it if it is known, and neither stopped nor gone: its number may be another one's by then."""
         fd, both = self._known.get(pid), self._held.get((pid, str(pid)))
         if fd is None and both is None:
             return False
         try:
-            state = state_of(pid).encode() if both is None else _state_in(os.pread(both[0], STAT_SIZE, 0))
-            if state in STOPPED:
+            if not goes_on(*(state_and_threads(pid) if both is None else _told_of(os.pread(both[0], STAT_SIZE, 0)))):
                 return False
             if fd is None:  # a kernel without, or one too many
                 return send_signal(pid, signal.SIGSTOP)

@@ -76,6 +76,14 @@ class Runner(Protocol):
         """How many threads its processes have now, or how many of those don't wait for anything."""
         ...
 
+    def ran_ns(self) -> int:
+        """How long its processes, those that are there now, have had a core."""
+        ...
+
+    def clocks_ns(self) -> dict[int, int]:
+        """The same of each that was there when it was stopped last."""
+        ...
+
     def killed_by_kernel(self) -> bool:
         """Whether it was killed, and not by the judge."""
         ...

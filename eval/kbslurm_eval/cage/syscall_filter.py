@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
 import struct
 
 from kbslurm_eval.cage.kernel import (
+    CLONE_FILES,
     CLONE_PARENT,
+    CLONE_THREAD,
     NEW_CGROUP,
     NEW_IPC,
     NEW_NET,
@@ -19,6 +20,7 @@ from kbslurm_eval.cage.kernel import (
     PR_SET_NO_NEW_PRIVS,
     PR_SET_PDEATHSIG,
     PR_SET_SECCOMP,
+    SIGCONT,
     SOCK_SEQPACKET,
     SOCK_STREAM,
     libc_call,
@@ -74,6 +76,7 @@ _SIGQUEUE, _TGSIGQUEUE, _PRLIMIT, _AFFINITY = (129, 138), (297, 240), (302, 261)
 _TKILL, _PIDFD_KILL, _FCNTL, _PRCTL = (200, 130), (424, 424), (72, 25), (157, 167)
 _IOCTL, _SETPRIORITY, _SOCKETPAIR = (16, 29), (141, 140), (53, 199)
 _FALLOCATE, _PUNCH_HOLE = (285, 47), 3  # the mode 0 makes a file larger, up to the limit; 3 takes memory away
+_CLOSE_RANGE, _UNSHARED = (436, 436), (2, 6)  # with CLOSE_RANGE_UNSHARE
 _PR_SCHED_CORE = 62
 _F_SETSIG, _F_SETLEASE, _F_NOTIFY, _F_SETPIPE_SZ = 10, 1024, 1026, 1031
 _OFD_LOCKS = (37, 38)
@@ -133,7 +136,7 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
     # Nobody inside continues what the judge has stopped: not by a signal, not by the death of a child (its exit
     # signal, the parent-death signal), not by a file's owner signal. A partner, or the kernel, would undo stops.
     for pair, index in ((_KILL, 1), (_TKILL, 1), (_TGKILL, 2), (_SIGQUEUE, 1), (_TGSIGQUEUE, 2), (_PIDFD_KILL, 1)):
-        refuse_argument(pair, signal.SIGCONT, index)
+        refuse_argument(pair, SIGCONT, index)
     refuse_argument(_FCNTL, _F_SETSIG, 1)
     # Others who open a file wait up to 45 s for who holds a lease on it; where the judge isn't root, its own files are
     # this user's.
@@ -154,18 +157,23 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
     if bare:  # a file's owner may be any process: SIGIO ends those of the same user, the judge among them
         for pair, command in ((_FCNTL, _F_SETOWN), (_FCNTL, _F_SETOWN_EX), (_IOCTL, _FIOSETOWN), (_IOCTL, _SIOCSPGRP)):
             refuse_argument(pair, command, 1)
+    for flags in _UNSHARED:  # what a thread alone has open is looked for by nobody
+        refuse_argument(_CLOSE_RANGE, flags, 2)
     refuse_argument(_PRCTL, _PR_SCHED_CORE, 0)  # who has a cookie of its own has a core's other half kept empty
     code.append((0x15, 0, 6, _PRCTL[column]))
     load(16)
     code.append((0x15, 0, 3, PR_SET_PDEATHSIG))
     load(24)
-    code.append((0x15, 0, 1, signal.SIGCONT))
+    code.append((0x15, 0, 1, SIGCONT))
     give(refuse)
     load(0)
-    code.append((0x15, 0, 7, _CLONE[column]))
+    code.append((0x15, 0, 10, _CLONE[column]))
     load(16)
     code.append((0x54, 0, 0, 0xFF))  # the exit signal
-    code.append((0x15, 2, 0, signal.SIGCONT))
+    code.append((0x15, 5, 0, SIGCONT))
+    load(16)
+    code.append((0x54, 0, 0, CLONE_THREAD | CLONE_FILES))
+    code.append((0x15, 2, 0, CLONE_THREAD))  # what a thread alone has open is looked for by nobody
     load(16)
     code.append((0x45, 0, 1, NEW_NS | NEW_CGROUP | NEW_UTS | NEW_IPC | NEW_USER | NEW_PID | NEW_NET | CLONE_PARENT))
     give(refuse)  # CLONE_PARENT would make a child of the judge, outside of the tree that it stops

@@ -7,9 +7,12 @@ import ctypes
 import os
 import stat
 import struct
-from typing import Any
 
 from kbslurm_eval.cage.kernel import PR_CAP_AMBIENT, PR_SET_KEEPCAPS, PR_SET_SECUREBITS, CageError, libc_call, prctl
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 CAGED_UID = 65_533
 # Each launch of a judge that is root has a user of its own, whom nobody else is: the kernel counts what a user has on

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-import signal
 import time
 
 from kbslurm_eval.cage import kernel
@@ -17,7 +16,7 @@ LOOKS = 512
 def keep_awake(shared: int, bell: int, judge: int) -> int:
     """The process: spins while the word is odd, otherwise waits for the bell; ends with its judge."""
     with contextlib.suppress(OSError):
-        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, kernel.SIGKILL)
     if os.getppid() != judge:
         return 0
     with contextlib.suppress(OSError):

@@ -103,22 +103,34 @@ class CallChecks:
             prepared = replace(prepared, copied_size=_copied_in_null(prepared))
         declared = case.index, prepared.layout.text()
         is_granted, expected_size = declared in launch.granted, prepared.layout.size
+        asked = prepared
         if is_granted:
             prepared = replace(prepared, layout=launch.granted[declared], places={})
+        elif case.index in launch.forms:
+            form = self._run.reference.in_that_form(*launch.forms[case.index], prepared)
+            if form is not None:
+                launch.claimed_bytes = max(launch.claimed_bytes, form.size - expected_size)
+                prepared = replace(prepared, layout=form, places={})
         began = time.monotonic()
-        reply = launch.call(prepared)
+        launch.is_known_input = claimed_ns > 0
+        try:
+            reply = launch.call(prepared)
+        finally:
+            launch.is_known_input = False
         self._run.results.called_ns += reply.ns
         differs = reply.status in (Status.WRONG_SHAPE, Status.WRONG_TYPE)
         # a layout that was granted isn't the reference's anyway
-        if differs and not is_granted and self._run.reference.layout_moved(prepared):
+        if differs and not is_granted and self._run.reference.layout_moved(asked):
             again = None if seed is None else seed ^ 1  # a timed call never sees an input twice
             return self.one_call(name, case, again, launch, claimed_ns=claimed_ns, copied=copied)
         if differs and not claimed_ns:
-            other = self._run.reference.granted(prepared, reply.text)
+            other = self._run.reference.granted(asked, reply.text)
             if other is not None:
                 # with the same input, since the answer to another may be of another length; both calls' times count,
-                # so whoever remembers it gains nothing
+                # and all that comes between them, so whoever remembers it gains nothing
                 launch.granted[declared] = other
+                launch.forms[case.index] = other, asked.layout
+                launch.claimed_bytes = max(launch.claimed_bytes, other.size - expected_size)
                 return self.one_call(name, case, seed, launch, claimed_ns=reply.ns, copied=copied)
         if reply.status != Status.OK:
             return claimed(reply), reply.ns
@@ -137,7 +149,7 @@ class CallChecks:
     ) -> tuple[Rejected | None, list[int]] | None:
         """Several calls in one go, each with its own data and its own check: the first fault, if any, and how long each
         took before that. None where they must be made one by one."""
-        if not isinstance(self._run.reference, Reference):
+        if not isinstance(self._run.reference, Reference) or case.index in launch.one_by_one:
             return None
         began = time.monotonic()
         prepared = [self._run.reference.prepare(case, seed) for seed in seeds]
@@ -145,6 +157,8 @@ class CallChecks:
         granted = launch.granted.get((case.index, prepared[0].layout.text()))
         if granted is not None:
             if granted.size > max(LATE_CAP, prepared[0].layout.size):
+                launch.one_by_one.add(case.index)
+                launch.costs(prepared_s)
                 return None
             size = _copied_in_null(prepared[0])
             prepared = [replace(one, layout=granted, places={}, copied_size=size) for one in prepared]
@@ -152,6 +166,8 @@ class CallChecks:
         if replies is None:
             return None
         if self._is_to_be_asked_alone(prepared[len(replies) - 1], replies, known=granted is None):
+            # they are in nobody's time otherwise, and the calls that are made instead have other inputs
+            launch.uncounted_ns.setdefault(case.index, []).extend(reply.ns for reply in replies)
             if granted is not None:  # it has had its layout; that these were made in vain is its author's affair
                 launch.costs(prepared_s)
             return None

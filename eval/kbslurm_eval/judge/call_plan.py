@@ -3,10 +3,12 @@ seen."""
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from kbslurm_eval.judge import machine
 from kbslurm_eval.judge.call_checks import CallChecks
@@ -25,7 +27,9 @@ SHORT_S, SHORT_ON_CPU_S = 100e-6, 50e-3  # a fast submission may take a thousand
 CACHES_SHOW_S = 20e-3  # filling a core's cache again takes a tenth of a millisecond
 LOOKS_S = 0.2  # so long a reference that may be short is looked at: a busy machine's hiccups last milliseconds
 NOT_A_HICCUP_S = 1.0
-DECODING_SHOWS_S, AHEAD_CAP = 5e-3, 256 << 20  # what arrays are of an input of megabytes is known in 10 to 30 µs
+PREPARED_SOON_S = 5e-3  # null calls with an input of their own would take as long as calls do where that takes longer
+AHEAD_CAP = 256 << 20  # the runner's way to a call of more, through Python in cold caches, takes a hundredth of it
+AHEAD_TEXT_CAP = 16_384  # of a large input, or one with numbers: making some 400 arrays takes less than is free
 GROUPED_CAP = 16 << 20  # of all of a call on a device; on a processor what is written late, and answers as large
 ONE_CORE = "this job has one processor core, and the judge would take it from the submission while it waits for it"
 
@@ -36,9 +40,11 @@ class Pace:
 
     answer_s: float
     around_s: float
+    prepared_s: float  # of that, until an input is packed
     pattern: Prepared
     group: int = 1  # so many calls are made in one go, and the first of them doesn't count
     uncounted: float = 0.0  # so many more for each that counts, where somebody else's calls come in between
+    apart: bool = False  # single numbers of the inputs stand among the arrays
 
     def goes(self, calls: int) -> int:
         """How often a runner is let go, so that so many calls count after the warm-ups."""
@@ -62,8 +68,8 @@ class CallPlan:
         self._run, self._calls = run, calls
         self._paces: dict[int, Pace] = {}
 
-    def learn(self, name: PhaseName, case: Case) -> None:
-        """See how long the problem's own code takes for this case, if that isn't known yet."""
+    def learn(self, name: PhaseName, case: Case) -> Case:
+        """See how long the problem's own code takes for this case, if that isn't known yet: the case as it is timed."""
         if case.index not in self._paces:
             self._paces[case.index] = self._pace_of(name, case)
         for which in COUNTED:  # the ranked phase times what the benchmark phase has: its cases move and compute as much
@@ -71,6 +77,7 @@ class CallPlan:
             known = [counts[str(case.index)] for counts in by_phase.values() if str(case.index) in counts]
             if known:
                 by_phase.setdefault(name, {})[str(case.index)] = known[0]
+        return replace(case, apart=self._paces[case.index].apart)
 
     def pattern(self, index: int) -> Prepared:
         """The input for this case's null calls."""
@@ -84,6 +91,19 @@ class CallPlan:
         """Whether its calls are made one by one, one takes so little time that cold caches show in it, and everybody
         may warm them."""
         return self._paces[index].uncounted > 0
+
+    def is_soon_prepared(self, index: int) -> bool:
+        """Whether making and packing one more of its inputs takes hardly any time, or what is timed hardly any, too."""
+        pace = self._paces[index]
+        return min(pace.prepared_s, pace.answer_s) < PREPARED_SOON_S
+
+    def warm_ups(self, index: int) -> int:
+        """How many of its goes have no call that counts."""
+        return WARM_UPS if self.group(index) == 1 else 1
+
+    def counted(self, index: int, calls: int) -> int:
+        """How many have some, for so many of these."""
+        return self.goes(index, calls) - self.warm_ups(index)
 
     def next_go(self, index: int, wanted: int) -> int:
         """How many calls the next go has, if so many are still wanted: one more than count, or only the warm-ups."""
@@ -109,9 +129,13 @@ class CallPlan:
         spent = reference.spent.since(before)
         answer_s = self._answered_s(prepared)
         looks = LAYOUTS if isinstance(reference, Reference) and answer_s < LAYOUTS_WITHIN_S else 0
+        texts = []
         for number in range(looks):  # does an answer's length follow from seeds?
-            reference.prepare(case, self._run.seed(name, case, "pace", "layout", number), exact=True)
-        ahead = self._is_steady(name, case, prepared, answer_s)
+            other = reference.prepare(case, self._run.seed(name, case, "pace", "layout", number), exact=True)
+            texts.append(values.text(other.packed))
+        ahead = self._is_steady(name, case, prepared, texts)
+        apart = None if ahead else self._with_numbers_apart(name, case, prepared, texts)
+        ahead, pattern = ahead or apart is not None, apart or prepared
         group = self._group(prepared, answer_s, ahead=ahead)
         if isinstance(reference, Reference):
             self._run.results.facts.setdefault("calls_in_one_go", {}).setdefault(name, {})[str(case.index)] = group
@@ -120,7 +144,9 @@ class CallPlan:
             group=group,
             uncounted=self._uncounted() if group == 1 and ahead and answer_s < CACHES_SHOW_S else 0.0,
             around_s=spent.generation_s + spent.checks_s + (len(prepared.packed) + prepared.layout.size) / COPIED_PER_S,
-            pattern=replace(prepared.hollow(), ahead=ahead),
+            prepared_s=spent.generation_s + len(prepared.packed) / COPIED_PER_S,
+            pattern=replace(pattern.hollow(), ahead=ahead),
+            apart=apart is not None,
         )
 
     def _uncounted(self) -> float:
@@ -174,19 +200,40 @@ class CallPlan:
             return 1
         return GROUP
 
-    def _is_steady(self, name: PhaseName, case: Case, prepared: Prepared, answer_s: float) -> bool:
-        """Whether seeds change nothing of this input but what its arrays contain, as far as two of them show; of a
-        large one only where making its arrays is more than a hundredth of a call."""
-        if not isinstance(self._run.reference, Reference):
+    def _is_steady(self, name: PhaseName, case: Case, prepared: Prepared, texts: list[bytes]) -> bool:
+        """Whether seeds change nothing of this input but what its arrays contain, as far as some of them show. `texts`:
+        those of some, to which one is added."""
+        reference = self._run.reference
+        if not isinstance(reference, Reference):
             return self._are_steady(name, case, prepared)
-        if len(prepared.packed) > AHEAD_CAP:
+        text = values.text(prepared.packed)
+        if len(prepared.packed) > AHEAD_CAP or (len(prepared.packed) > LATE_CAP and len(text) > AHEAD_TEXT_CAP):
             return False
-        if len(prepared.packed) > LATE_CAP and not self._is_short(prepared, answer_s, DECODING_SHOWS_S):
-            return False
-        other = self._run.reference.prepare(case, self._run.seed(name, case, "pace", "another"))
-        head = bytes(prepared.payload().parts[0][1])
-        native = self._run.manifest.lang == "cu"
-        return values.is_arrays(values.tree(head), native=native) and bytes(other.payload().parts[0][1]) == head
+        texts.append(reference.text(case, self._run.seed(name, case, "pace", "another")))
+        return self._is_arrays(json.loads(text)) and set(texts) == {text}
+
+    def _with_numbers_apart(
+        self, name: PhaseName, case: Case, prepared: Prepared, texts: Sequence[bytes]
+    ) -> Prepared | None:
+        """An input of this case whose single numbers stand among its arrays, if that makes it as steady; None if not,
+        or if its numbers change how large an answer is."""
+        reference, device = self._run.reference, self._run.device
+        if not isinstance(reference, Reference) or not texts or (device is not None and device.needed):
+            return None
+        text = values.text(prepared.packed)
+        if len(text) > AHEAD_TEXT_CAP:
+            return None
+        tree = values.numbers_apart(json.loads(text))
+        if not self._is_arrays(tree) or any(values.numbers_apart(json.loads(other)) != tree for other in texts):
+            return None
+        seeds = [self._run.seed(name, case, "pace", "another", number) for number in range(len(texts))]
+        found = [reference.prepare(replace(case, apart=True), seed, exact=True) for seed in seeds]
+        return found[0] if all(one.layout == prepared.layout for one in found) else None
+
+    def _is_arrays(self, tree: Any) -> bool:
+        device = self._run.device
+        native, single = self._run.manifest.lang == "cu", device is None or not device.needed
+        return values.is_arrays(tree, native=native, single=single)
 
     def _are_steady(self, name: PhaseName, case: Case, prepared: Prepared) -> bool:
         """The same for the inputs of all ranks."""

@@ -129,7 +129,7 @@ class DeviceLaunch(Launch):
         self._heads: set[bytes] = set()
         self._trips: dict[int, list[int]] = {}
         self._claims_made: list[int] = []
-        self._calls = self._busy = self._free_before = 0
+        self._calls = self._busy = self._busy_call = self._free_before = 0
         super().__init__(runners, allowance, heartbeat, built)
         try:
             self._meet()
@@ -273,7 +273,9 @@ class DeviceLaunch(Launch):
         if not self._run_device.shares:
             self._flush()
             self._link.room(told.placed.layout.size)
-            return self.ring(Kind.NULL, payload, late=self._is_late(told), looked=told.placed.layout).ns
+            reply = self.ring(Kind.NULL, payload, late=self._is_late(told), looked=told.placed.layout)
+            self.null_took_ns = reply.ns
+            return reply.ns
         nothing = _SplitCall(payload=payload, in_size=told.in_size, layout=told.layout, placed=told.placed)
         return self._ring_there(Kind.DEVICE_NULL, nothing).ns
 
@@ -390,6 +392,9 @@ class DeviceLaunch(Launch):
         except driver.DriverError as error:
             raise self._failed(error) from None
 
+    def practise(self, prepared: Prepared) -> None:
+        """What it is told here is of other kinds."""
+
     def tell_ahead(self, prepared: Prepared) -> None:
         """Of calls that have nothing on the device. What the arrays of others are is told once two had the same."""
         if self._call_of(prepared, bare=True) is None:
@@ -420,7 +425,9 @@ class DeviceLaunch(Launch):
         if host_size:
             end.room(host_size)
         with self._theirs():
-            slept_in_ns = self._make_ahead() if ahead else 0
+            slept_in_ns = self._make_ahead(kind) if ahead else 0
+        if kind is Kind.DEVICE_CALL and not ahead:
+            slept_in_ns = self._until_told()
         if host_size:
             end.poison(host_size)
         into = 0 if lent.input is None else lent.input.at
@@ -430,6 +437,8 @@ class DeviceLaunch(Launch):
             device.cover(out, os.urandom(POISON), told.out_size)
         self._run_device.flush()  # the input is on the device by now, and the clock doesn't run yet
         device.synchronize()  # nothing of our own is left on it
+        with self._theirs():  # and of the runner's nothing that waited for what was just written there
+            slept_in_ns += self._idle() if kind is Kind.DEVICE_CALL else 0
         before_ns = time.perf_counter_ns()
         self._leave_its_core()
         end.put(told.payload)
@@ -464,9 +473,10 @@ class DeviceLaunch(Launch):
         if seen + seen_there != now:
             raise Rejected("violation", "the output was still being written after it was reported done")
         reply = self._collected(kind, token, host_size, first, ns)
-        self._claims_made.append(end.claim())
+        self._claims_made.append(end.claim() + slept_in_ns)  # it is of the call alone
         return replace(reply, layout=host, there=self._run_device.memory.answered(there))
 
+    @takes_its_link
     def calls_in_one_go(self, prepared: Sequence[Prepared]) -> list[Reply] | None:
         """The same for arrays on the device; None also where not all of a call's are there."""
         told = [self._call_of(one) for one in prepared]
@@ -498,9 +508,10 @@ class DeviceLaunch(Launch):
         out = 0 if self._lent.output is None else self._lent.output.at
         copies = [] if told.sources is None else told.sources.copies(into, out)
         allowed_s, token = self._allowance.left(start=self.starts), end.token().to_bytes(8, "little")
-        slept_in_ns = self._waking.counts(self._wake(allowed_s, awake=True))
+        slept_in_ns = self._until_ready(self._wake(allowed_s, awake=True), Kind.DEVICE_CALL) + self._idle()
         device.cover(out, os.urandom(POISON), told.out_size)
         device.synchronize()
+        slept_in_ns += self._idle()
         start_ns = time.perf_counter_ns()
         device.copy_all(copies)
         os.pwrite(end.bell, token, runner_link.GO)
@@ -512,7 +523,7 @@ class DeviceLaunch(Launch):
         now = b"" if there is None else self._look_at(there.at, places) + self._look_at_all(there.at, pieces)
         if seen != now or (there is not None and self._look_at(out, at_ends) != self._look_at(there.at, at_ends)):
             raise Rejected("violation", "the output was still being written after it was reported done")
-        self._claims_made.append(end.claim())
+        self._claims_made.append(end.claim() + slept_in_ns)  # it is of the call alone
         answered = self._run_device.memory.answered(there)
         return replace(self._said(token, ns, b""), layout=told.placed.layout, there=answered)
 
@@ -541,21 +552,10 @@ class DeviceLaunch(Launch):
         """Check that the device is idle and that enough of its memory is free. How long it took to come to rest, where
         work was still on it: that belongs to the call, whatever it was good for."""
         run_device = self._run_device
-        held = self._lent.output or self._lent.input
-        if held is None or not run_device.shares:  # otherwise it is the submission's alone
+        if not self._is_watched():
             return 0
+        busy_ns = self._idle()
         device = run_device.device()
-        began = time.perf_counter_ns()
-        busy_ns = 0
-        scratch = self._scratch(device)
-        if not any(device.touch(scratch) <= run_device.idle_ns for _ in range(LOOKS)):
-            self._busy += 1
-            until = time.monotonic() + REST_S
-            while device.touch(scratch) > run_device.idle_ns:
-                if time.monotonic() > until:
-                    said = f"work of the submission was still on the device {REST_S:g} s after it was reported done"
-                    raise Rejected("violation", said)
-            busy_ns = time.perf_counter_ns() - began
         free, _ = device.free_bytes()
         if free < self._least:  # what the judge keeps for later isn't the submission's
             run_device.memory.give_back()
@@ -564,6 +564,29 @@ class DeviceLaunch(Launch):
             said = f"the submission left {free >> 20} MiB of the device's memory free; {self._least >> 20} MiB must be"
             raise Rejected("memory", said, "the submission used more of the device's memory than allowed")
         return busy_ns
+
+    def _is_watched(self) -> bool:
+        """Whether anything of this launch's was on the device, and it isn't the submission's alone."""
+        return (self._lent.output or self._lent.input) is not None and self._run_device.shares
+
+    def _idle(self) -> int:
+        """The device has nothing to do when this returns. How long that took where it had."""
+        if not self._is_watched():
+            return 0
+        run_device = self._run_device
+        device = run_device.device()
+        began = time.perf_counter_ns()
+        scratch = self._scratch(device)
+        if any(device.touch(scratch) <= run_device.idle_ns for _ in range(LOOKS)):
+            return 0
+        self._busy += self._busy_call != self._calls  # each call once
+        self._busy_call = self._calls
+        until = time.monotonic() + REST_S
+        while device.touch(scratch) > run_device.idle_ns:
+            if time.monotonic() > until:
+                said = f"work of the submission was still on the device {REST_S:g} s after it was reported done"
+                raise Rejected("violation", said)
+        return time.perf_counter_ns() - began
 
     def _scratch(self, device: driver.Device) -> int:
         if self._lent.scratch is None:

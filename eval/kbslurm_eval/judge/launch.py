@@ -17,7 +17,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from kbslurm_eval.cage import core_warmer
 from kbslurm_eval.cage.runners import TOO_MUCH, Runner, Runners, Unstoppable
-from kbslurm_eval.judge import builds, uncounted_calls
+from kbslurm_eval.judge import builds
 from kbslurm_eval.judge.buffers import BUFFERS
 from kbslurm_eval.judge.first_look import places_in, seen_in
 from kbslurm_eval.judge.heartbeat import Heartbeat
@@ -33,12 +33,22 @@ from kbslurm_eval.shared.wire import (
 LATE_CAP = 32_768  # an input up to this size is written within the timed window, to a runner that is already awake
 # the threads of a BLAS turn for some 30 ms once they were started
 REST_MOST_S, REST_LOOK_S, REST_LOOKS = 0.2, 0.002, 3
+REST_TIMES = 5  # as long where others have the cores
 SETTLED, SETTLE_LEAST_S, SETTLE_MOST_S = 6, 0.06, 0.5  # so many null calls in a row are alike, and when that is asked
 SPIN_NS = 400_000
+LOOK_NS, LOOK_AGAIN_NS = 1_000_000, 2_000_000  # when it is first seen while one waits whether it is there, and again
+WEIGH_TIMES, WEIGH_MOST_NS = 50, 250_000_000  # of what it took last, until what it holds is looked at, and at most
+SLEEP_LEAST_S, UNHURRIED_LEAST_S = 5e-6, 5e-4
+# no clock stops when these are answered, and a judge that spins meanwhile keeps others from a core
+UNHURRIED = frozenset({Kind.HELLO, Kind.LOAD, Kind.BUILD, Kind.COLLECT, Kind.PROFILE})
 TURN_NS = 500  # between two looks for an answer
 # a runner may take this many times its usual time to be ready, and so long in any case
 # a guide for competitors names half of what is free
 WAKES_FREE, WAKE_FREE_NS, WAKE_MOST_NS = 8, 2_000_000, 5_000_000
+# what a runner is told between calls, and how much time that may take where it isn't woken before the call anyway
+TELLS, TELLS_FREE, TELL_FREE_NS, TELLS_SEEN = frozenset({Kind.DECLARE, Kind.AHEAD, Kind.DEVICE}), 3, 100_000, 5
+# what it works meanwhile and in a null call, of a processor's time: there is nothing to warm up for
+WORKS_FREE, WORK_FREE_NS = 2, 40_000
 STOPS_FREE, STOP_FREE_NS = 4, 100_000  # the same of the time that its threads work until they have stopped
 LATE = (
     "before {late} of {asked} calls it took longer than {free} ms to be ready, and what was beyond that counts"
@@ -82,15 +92,16 @@ class Patience:
     have in common, on caches that the baseline then finds cold, or in the kernel, which no signal ends.
     """
 
-    def __init__(self, free_ns: int = WAKE_FREE_NS, times: int = WAKES_FREE) -> None:
+    def __init__(self, free_ns: int = WAKE_FREE_NS, times: int = WAKES_FREE, *, unseen_ns: int = 0) -> None:
         self._least_ns, self._times = free_ns, times
+        self._unseen_ns = unseen_ns  # what is usual where nothing was seen
         self._seen = list[int]()
         self._free_ns: float | None = None
         self.asked = self.late = 0  # since the submission came
 
     def end(self) -> None:
         """The submission comes: from here on it is as long as what was seen allows."""
-        usual = statistics.median(self._seen) if self._seen else 0.0
+        usual = statistics.median(self._seen) if self._seen else self._unseen_ns
         self._free_ns = min(max(self._least_ns, self._times * usual), WAKE_MOST_NS)
 
     def counts(self, took_ns: int) -> int:
@@ -157,6 +168,12 @@ class Launch:
     has_submission = False
     _open_ns = 0  # for how long a null call's input lay in the runner's reach before its token was there
     _close_ns = 0  # and how long its answer wasn't looked at after it was seen to be there
+    _weighed_at_ns = 0  # when what it holds was looked at last
+    _weighing_ns = 0  # and how long that took
+    _looking_ns = 0  # the same when it last went on meanwhile, and each of its threads was looked at anew
+    is_known_input = False  # whether the next call has the input of the one before: nothing before it is free then
+    # how long it took since the call before to take in what the next one needs, and for how long of that it had a core
+    _told_ns = _told_work_ns = 0
 
     def __init__(
         self, runners: Runners, allowance: Allowance, heartbeat: Heartbeat, built: builds.Built | None = None
@@ -171,15 +188,24 @@ class Launch:
         self.runner: Runner = runners.start(folder, place)
         self._ids: dict[str, int] = {}
         self.granted: dict[tuple[int, str], layouts.Layout] = {}  # what this submission's outputs are instead
+        # by case, the last of these, and what it is in the place of: other lengths may be drawn for the next call
+        self.forms: dict[int, tuple[layouts.Layout, layouts.Layout]] = {}
+        self.claimed_bytes = 0  # how much larger than asked for, at most
+        self.one_by_one = set[int]()  # the cases in which they are too large for several calls in one go
         self.uncounted_ns: dict[int, list[int]] = {}  # by case, how long calls took that don't count
-        self.owes = False  # whether that was too long
+        self.nulls_ns: dict[int, list[int]] = {}  # and how much longer null calls took than before the submission came
+        self.null_took_ns = 0  # the last one, or all of them that were made in one go
         self._ahead: dict[bytes, int] = {}
+        self._laid_numbers: dict[int, list[tuple[int, bytes]]] = {}  # what a warm-up finds where numbers come late
         self._last = bytes(8)
         self._warmer = runners.warmer
         self._core: int | None = None
         self._turns: list[tuple[int, int]] = []  # how much it had written when the calls of another case came
         self.wrote: list[tuple[int | None, str]] = []
         self._waking, self._stopping = Patience(), Patience(STOP_FREE_NS, STOPS_FREE)
+        self._telling = Patience(TELL_FREE_NS, TELLS_FREE, unseen_ns=TELL_FREE_NS)
+        self._telling_work = Patience(WORK_FREE_NS, WORKS_FREE, unseen_ns=WAKE_MOST_NS)
+        self._null_work: dict[int, Patience] = {}  # by case
         self._beyond_ns = 0  # what counts of the time that it took to stop last
         self._rest_left_s = REST_MOST_S
         try:
@@ -258,11 +284,13 @@ class Launch:
         copy = memoryview(bytearray(max(out_size, copied) if copied else 0))
         pieces = _pieces(copy)
         allowed_s = self._allowance.left(start=self.starts) if limit_s is None else limit_s
-        before_ns = time.perf_counter_ns()
+        before_ns, clocks_ns = time.perf_counter_ns(), self.runner.clocks_ns() if kind in TELLS else {}
         slept_in_ns = 0
         self._leave_its_core()
+        if late and ahead:
+            self._lay_numbers(ahead)
         if late:
-            slept_in_ns = self._waking.counts(self._wake(allowed_s))
+            slept_in_ns = self._until_ready(self._wake(allowed_s), kind)
             start_ns = time.perf_counter_ns()
             os.pwrite(end.input, whole, 0)
             for at, part in told.laid:
@@ -275,14 +303,17 @@ class Launch:
         else:
             if ahead and kind is not Kind.AHEAD:
                 end.reach(told.size)
-                slept_in_ns = self._make_ahead()
+                self._lay_numbers(ahead)
+                slept_in_ns = self._make_ahead(kind)
+            elif kind is Kind.CALL:
+                slept_in_ns = self._until_told()
             end.put_parts(told.parts, told.size)
             end.lay(told.laid)
             os.pwrite(end.bell, token, runner_link.GO)
             start_ns = time.perf_counter_ns()
             self._go_on()
         try:
-            done_ns = self._answered(token, start_ns, allowed_s)
+            done_ns = self._answered(token, start_ns, allowed_s, unhurried=kind in UNHURRIED)
             if copied:
                 is_whole, done_ns = end.read_pieces(pieces), time.perf_counter_ns()
                 first = [(0, bytes(copy[:out_size]))]
@@ -297,10 +328,56 @@ class Launch:
             else:
                 first = []
             self._stop()
+            end.wrote("in", 0, len(whole))
         finally:
             if limit_s is None:
                 self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9, start=self.starts)
-        return self._collected(kind, token, out_size, first if out_size else [], done_ns - start_ns + slept_in_ns)
+        reply = self._collected(kind, token, out_size, first if out_size else [], done_ns - start_ns + slept_in_ns)
+        self._tells(kind, reply.ns, clocks_ns)
+        return reply
+
+    def _worked_since(self, clocks_ns: Mapping[int, int]) -> int:
+        """For how long it had a core since its clocks stood so; it is stopped."""
+        now = self.runner.clocks_ns()
+        return sum(max(0, ns - clocks_ns.get(pid, 0)) for pid, ns in now.items())
+
+    def _tells(self, kind: Kind, ns: int, clocks_ns: Mapping[int, int]) -> None:
+        """Whoever works in such a message, which is in no call's time, works in that of the next call."""
+        if kind not in TELLS:
+            return
+        worked_ns = self._worked_since(clocks_ns)
+        if self.has_submission:
+            self._told_ns, self._told_work_ns = self._told_ns + ns, self._told_work_ns + worked_ns
+        else:
+            self._telling.counts(ns)
+            self._telling_work.counts(worked_ns)
+
+    def _taken_in(self) -> tuple[int, int]:
+        told = self._told_ns, self._told_work_ns
+        self._told_ns = self._told_work_ns = 0
+        return told
+
+    def _until_ready(self, woken_ns: int, kind: Kind) -> int:
+        """What counts of the time that it took before this message until all was ready for it: to take in what the call
+        needs, and to wake."""
+        if kind in (Kind.NULL, Kind.DEVICE_NULL):
+            return self._waking.counts(woken_ns)
+        took_ns = woken_ns + self._taken_in()[0]
+        return took_ns if self.is_known_input else self._waking.counts(took_ns)
+
+    def _until_told(self) -> int:
+        """The same where it doesn't wake before."""
+        took_ns, worked_ns = self._taken_in()
+        if not took_ns:
+            return 0
+        beyond_ns = max(self._telling.counts(took_ns), self._telling_work.counts(worked_ns))
+        return took_ns if self.is_known_input else beyond_ns
+
+    def practise(self, prepared: Prepared) -> None:
+        """How long it takes to be told something: seen before a submission is there, which could take longer."""
+        self.declare(prepared.layout)
+        for _ in range(TELLS_SEEN):
+            self.ring(Kind.DECLARE, values.pack(prepared.layout.text()))
 
     def _collected(self, kind: Kind, token: bytes, out_size: int, first: list[tuple[int, bytes]], ns: int) -> Reply:
         """The answer of a stopped runner, if nothing has changed since it was given."""
@@ -330,8 +407,16 @@ class Launch:
     def _weigh(self) -> None:
         """Raise if it holds more memory than allowed. What it takes to find that out is the submission's time."""
         with self._theirs():
-            if why := self.runner.overdrawn():
+            if why := self._overdrawn():
                 raise Rejected("memory", why)
+
+    def _overdrawn(self) -> str:
+        began = time.perf_counter_ns()
+        try:
+            return self.runner.overdrawn()
+        finally:
+            self._weighed_at_ns = time.perf_counter_ns()
+            self._weighing_ns = self._weighed_at_ns - began
 
     @contextlib.contextmanager
     def _theirs(self) -> Iterator[None]:
@@ -356,6 +441,9 @@ class Launch:
         """What to say where the link's files have no room."""
         if (taken := self._took_room()) is not None:
             return taken
+        if self.claimed_bytes and self._would_have_room():
+            more = self.claimed_bytes >> 10
+            return Rejected("memory", f"there is no room for answers {more:,} KiB larger than asked for")
         mib, room = sum(link.declared() for link in self._links) >> 20, self._link.room_in_all() >> 20
         return ProblemTrouble(
             f"there is no room for a call's input and answer: this launch's take {mib} MiB, beside those of the other"
@@ -363,12 +451,20 @@ class Launch:
             " in all"
         )
 
+    def _would_have_room(self) -> bool:
+        """Whether what was asked for would have room, without what this submission claims beyond that."""
+        asked = sum(link.asked() for link in self._links) - self.claimed_bytes
+        return asked <= self._link.free() + sum(link.held() for link in self._links)
+
     def _took_room(self) -> Rejected | None:
         """The verdict if this submission has put more than was asked for where the links' files are."""
         if not self.has_submission:
             return None
         beyond = sum(link.beyond() for link in self._links)
-        if any(link.resized() for link in self._links) or beyond + self.runner.kept_bytes() > TAKEN_LEAST:
+        if (
+            any(link.resized() or link.has_holes() for link in self._links)
+            or beyond + self.runner.kept_bytes() > TAKEN_LEAST
+        ):
             return Rejected("violation", "the submission took the memory of the link's files away")
         return None
 
@@ -411,11 +507,11 @@ class Launch:
             self._go_on()
         return self._until(runner_link.AWAKE, lambda found: found == word, began, allowed_s, 50_000)[0] - began
 
-    def _make_ahead(self) -> int:
+    def _make_ahead(self, kind: Kind) -> int:
         """Let the runner make its next call's arrays, before anything is in them. It is stopped again, and the device
         at rest, when this returns; the time that counts, where it took far longer than that takes or left work on the
         device. All of it is the submission's, which the caller sees to."""
-        slept_in_ns = self._waking.counts(self._wake(self._allowance.left(start=self.starts)))
+        slept_in_ns = self._until_ready(self._wake(self._allowance.left(start=self.starts)), kind)
         self._stop()
         slept_in_ns = self._late(slept_in_ns)
         self._look_at_link()
@@ -425,8 +521,11 @@ class Launch:
         if self._link.resized():  # filled up, the memory that links live in would end the judge's run
             raise Rejected("violation", "the submission changed the size of the link's files")
 
-    def _answered(self, token: bytes, start_ns: int, allowed_s: float) -> int:
-        done_ns, found = self._until(runner_link.DONE, lambda found: found != self._last, start_ns, allowed_s)
+    def _answered(self, token: bytes, start_ns: int, allowed_s: float, *, unhurried: bool = False) -> int:
+        spin_ns, least_s = (0, UNHURRIED_LEAST_S) if unhurried else (SPIN_NS, SLEEP_LEAST_S)
+        done_ns, found = self._until(
+            runner_link.DONE, lambda found: found != self._last, start_ns, allowed_s, spin_ns, least_s
+        )
         if found != token:  # the kernel copies a word byte by byte: some of them may be of the one before, at first
             found, done_ns = os.pread(self._link.bell, 8, runner_link.DONE), time.perf_counter_ns()
         if found != token:
@@ -434,13 +533,20 @@ class Launch:
         return done_ns
 
     def _until(
-        self, offset: int, good: Callable[[bytes], bool], start_ns: int, allowed_s: float, spin_ns: int = SPIN_NS
+        self,
+        offset: int,
+        good: Callable[[bytes], bool],
+        start_ns: int,
+        allowed_s: float,
+        spin_ns: int = SPIN_NS,
+        least_s: float = SLEEP_LEAST_S,
     ) -> tuple[int, bytes]:
         """The moment at which the word at this offset became good. Spins first, for precision, and sleeps then.
 
-        At most a 400th of what it has waited: on a busy machine a judge that spins keeps the runner from a core.
+        A 400th of what it has waited, or the least: on a busy machine a judge that spins keeps the runner from a core.
         """
         fd, pread, now = self._link.bell, os.pread, time.perf_counter_ns
+        look_ns = LOOK_NS
         while True:
             for _ in range(24):
                 found = pread(fd, 8, offset)
@@ -448,8 +554,9 @@ class Launch:
                     return now(), found
             waited = now() - start_ns
             if waited > spin_ns:
-                time.sleep(min(0.02, max(5e-6, waited / 400e9)))
-                if waited > 1_000_000:
+                time.sleep(min(0.02, max(least_s, waited / 400e9)))
+                if waited > look_ns:
+                    look_ns = waited + LOOK_AGAIN_NS
                     self._look(waited, allowed_s)
             else:
                 os.sched_yield()
@@ -457,7 +564,10 @@ class Launch:
     def _look(self, waited_ns: int, allowed_s: float) -> None:
         """Raise if waiting no longer makes sense."""
         self._heartbeat.beat()
-        if (gone := self._gone()) is not None:
+        # no answer is seen meanwhile: many processes or threads, somebody else's too, make what they hold slow to see
+        apart_ns = min(WEIGH_MOST_NS, WEIGH_TIMES * max(self._weighing_ns, self._looking_ns))
+        is_due = waited_ns >= apart_ns and time.perf_counter_ns() - self._weighed_at_ns >= apart_ns
+        if (is_due or self.runner.ended() is not None) and (gone := self._gone()) is not None:
             raise gone
         if waited_ns / 1e9 > allowed_s:
             whole, told = self._allowance.whole_s, "no answer"
@@ -469,7 +579,9 @@ class Launch:
     def _gone(self) -> Rejected | None:
         """The verdict if the runner has ended, or should end."""
         how = self.runner.ended()
-        if why := self.runner.overdrawn():
+        why = self._overdrawn()
+        self._looking_ns = self._weighing_ns
+        if why:
             return Rejected("memory", why)
         if how is None:
             return None
@@ -485,16 +597,21 @@ class Launch:
 
     def load(self, manifest: Manifest) -> Reply:
         """Hand the submission over. From here on nothing from this runner is believed."""
-        self._waking.end()
-        self._stopping.end()
+        self._end_patience()
         self.has_submission = True
         return self.ring(Kind.LOAD, values.pack(self._handed(manifest)))
 
     def run_script(self, manifest: Manifest) -> Reply:
         """Have it run as a program, to its end or that of the allowance."""
-        self._waking.end()
-        self._stopping.end()
+        self._end_patience()
         return self.ring(Kind.SCRIPT, values.pack(self._handed(manifest)))
+
+    def _end_patience(self) -> None:
+        """The submission comes: from here on what is beyond its usual time counts."""
+        for patience in (self._waking, self._stopping, self._telling, self._telling_work, *self._null_work.values()):
+            patience.end()
+        for link in self._links:
+            link.expects_more = True  # all that is known before has been told
 
     def _handed(self, manifest: Manifest) -> dict[str, Any]:
         source, own = bundle.parts(manifest.source)
@@ -521,11 +638,13 @@ class Launch:
         is the next, so that null calls are alike and each 3 ms. Nothing of a submission is here yet."""
         left_s = self._allowance.left_s
         took = [self.round_trip(prepared)]
-        began = time.monotonic()
-        self._go_on()
-        time.sleep(SETTLE_LEAST_S)  # also on the core that the judge leaves free
-        self._stop()
-        while time.monotonic() - began < SETTLE_MOST_S:
+        began, most_s = time.monotonic(), SETTLE_LEAST_S  # with one thread it is a busy machine that makes them differ
+        if self.runner.threads() > self.awake:
+            self._go_on()
+            time.sleep(SETTLE_LEAST_S)  # also on the core that the judge leaves free
+            self._stop()
+            most_s = SETTLE_MOST_S
+        while time.monotonic() - began < most_s:
             took.append(self.round_trip(prepared))
             if len(took) > SETTLED and max(took[-SETTLED:]) <= 2 * min(took):
                 break
@@ -533,19 +652,24 @@ class Launch:
 
     def come_to_rest(self) -> None:
         """The same for what a submission has begun, when it was loaded or called first: threads of its libraries that
-        only turn have gone to sleep, for a bounded time that is in no limit of its own (but is its own where the whole
-        run takes too long). They would turn in its next calls, for a time slice of some milliseconds each, where the
-        job has few cores."""
+        only turn have gone to sleep. They have a bounded time for that, of a processor as far as they get one, which is
+        in no limit of its own (but is the submission's where the whole run takes too long). They would turn in its next
+        calls, for a time slice of some milliseconds each, where the job has few cores."""
         if self._rest_left_s <= 0 or self.runner.threads() <= self.awake:
             return
-        began, calm = time.monotonic(), 0
+        began, ran_ns, calm = time.monotonic(), self.runner.ran_ns(), 0
+
+        def spent_s() -> float:
+            took_s = time.monotonic() - began
+            return max(min(took_s, (self.runner.ran_ns() - ran_ns) / 1e9), took_s / REST_TIMES)
+
         self._go_on()
-        while calm < REST_LOOKS and time.monotonic() - began < self._rest_left_s:
+        while calm < REST_LOOKS and spent_s() < self._rest_left_s:
             time.sleep(REST_LOOK_S)
             calm = calm + 1 if self.runner.threads(running=True) <= self.awake else 0
+        self._rest_left_s -= spent_s()
         self._stop()
         self._look_at_link()
-        self._rest_left_s -= time.monotonic() - began
         self._allowance.cleanup_s += time.monotonic() - began
         with self._theirs():
             self._rest()
@@ -559,8 +683,17 @@ class Launch:
         makes hardly longer than any other would."""
         ahead = self._told_ahead(prepared.payload())
         calls = [replace(one, null=True) for one in _short_calls([prepared] * group)]
+        clocks_ns = self.runner.clocks_ns()
         replies = self._rung_in_one_go(Kind.NULL, calls, ahead)
+        self._took_in_null(prepared, sum(reply.ns for reply in replies), clocks_ns)
         return min(reply.ns for reply in replies)
+
+    def _took_in_null(self, prepared: Prepared, ns: int, clocks_ns: Mapping[int, int]) -> None:
+        """How long null calls took, or what it worked from when it was woken for them, beyond what is usual."""
+        usual = self._null_work.setdefault(
+            prepared.case.index, Patience(WORK_FREE_NS, WORKS_FREE, unseen_ns=WAKE_MOST_NS)
+        )
+        self.null_took_ns = max(ns, usual.counts(self._worked_since(clocks_ns)))
 
     def round_trip(self, prepared: Prepared) -> int:
         """A call without the call."""
@@ -578,20 +711,31 @@ class Launch:
 
     def _null_call(self, prepared: Prepared, payload: destinations.Payload) -> int:
         self._link.room(prepared.layout.size)
-        late = len(prepared.packed) <= LATE_CAP
-        return self.ring(Kind.NULL, payload, late=late, ahead=self._told_ahead(payload), looked=prepared.layout).ns
+        late, clocks_ns = len(prepared.packed) <= LATE_CAP, self.runner.clocks_ns()
+        reply = self.ring(Kind.NULL, payload, late=late, ahead=self._told_ahead(payload), looked=prepared.layout)
+        self._took_in_null(prepared, reply.ns, clocks_ns)
+        return reply.ns
 
     def tell_ahead(self, prepared: Prepared) -> None:
         """Tell the runner what the arrays of inputs like this one are: it makes them before the clock runs, and only
         what they contain comes late. No submission is there yet, nor will it learn more than earlier calls told it."""
-        self._tell(bytes(prepared.payload().parts[0][1]))
+        heads = [bytes(prepared.payload().parts[0][1])]
         if prepared.places:  # without destinations where an answer of another layout may be given
-            self._tell(values.head(prepared.packed))
+            heads.append(values.head(prepared.packed))
+        numbers = values.single_numbers(prepared.packed)
+        for head in heads:
+            self._laid_numbers[self._tell(head)] = [(len(head) + at, number) for at, number in numbers]
 
     def _tell(self, head: bytes) -> int:
         self._ahead[head] = self._ahead.get(head, len(self._ahead) + 1)
         self.ring(Kind.AHEAD, head, ahead=self._ahead[head])
         return self._ahead[head]
+
+    def _lay_numbers(self, ahead: int) -> None:
+        """Where single numbers of the next call will be, there are those of another input of its case: one of
+        anything else would be no size and no divisor for a warm-up."""
+        for at, number in self._laid_numbers.get(ahead, ()):
+            os.pwrite(self._link.input, number, at)
 
     def _told_ahead(self, payload: destinations.Payload) -> int:
         """The number of a text that the runner was told, or 0."""
@@ -628,6 +772,7 @@ class Launch:
         self.declare(layout)
         return self._rung_in_one_go(Kind.CALL, calls, ahead, layout)
 
+    @takes_its_link
     def _rung_in_one_go(
         self, kind: Kind, calls: Sequence[_ShortCall], ahead: int, layout: layouts.Layout | None = None
     ) -> list[Reply]:
@@ -636,6 +781,7 @@ class Launch:
         end.words(kind, size=size, layout=self._ids[layout.text()] if layout else 0, out_size=out_size, ahead=ahead)
         end.room(max(one.copied for one in calls))
         end.put(bytes(size))  # all that will be written to is there before the runner could take the memory for it
+        self._lay_numbers(ahead)
         end.poison(out_size)
         return self._in_one_go(kind, self._rung_awake, calls)
 
@@ -671,7 +817,7 @@ class Launch:
         pieces = _pieces(out)
         allowed_s = self._allowance.left(start=self.starts)
         end.poison(told.out_size, told.laid)
-        slept_in_ns = self._waking.counts(self._wake(allowed_s, awake=True))
+        slept_in_ns = self._until_ready(self._wake(allowed_s, awake=True), Kind.NULL if told.null else Kind.CALL)
         start_ns = time.perf_counter_ns()
         os.pwrite(end.input, told.whole, 0)
         for at, part in told.laid:
@@ -710,8 +856,7 @@ class Launch:
 
     def remark(self) -> str:
         """What its author should know of the calls that were made, or an empty text."""
-        owes = uncounted_calls.TOLD if self.owes else ""
-        return "; ".join(filter(None, (self._waking.told(LATE), self._stopping.told(STAYED), owes)))
+        return "; ".join(filter(None, (self._waking.told(LATE), self._stopping.told(STAYED))))
 
     def turn_to(self, index: int) -> None:
         """The next calls are of this case, and so is what it writes meanwhile. It is stopped."""

@@ -149,9 +149,13 @@ class Launches:
             results.secret_log = (results.secret_log + text)[:LOG_CAP]
         else:
             results.log.add(name, launch.wrote)
-            if (remark := launch.remark()) and not self._remarked:
-                self._remarked = True
-                results.log.remark(name, f"[{name} phase: {remark}]")
+            self.remark(name, launch.remark())
+
+    def remark(self, name: PhaseName, text: str) -> None:
+        """Tell its author this of the calls that were made, if it is the first such remark."""
+        if text and name not in SECRET and not self._remarked:
+            self._remarked = True
+            self._run.results.log.remark(name, f"[{name} phase: {text}]")
 
     def note(self, text: str) -> None:
         """A remark of the judge's at the end of what public phases wrote."""

@@ -26,7 +26,17 @@ from kbslurm_eval.device import driver
 from kbslurm_eval.judge.buffers import BUFFERS
 from kbslurm_eval.judge.first_look import places_in, seen_in
 from kbslurm_eval.judge.heartbeat import Heartbeat
-from kbslurm_eval.judge.launch import LATE_CAP, SPIN_NS, START_S, Allowance, Launch, takes_its_link
+from kbslurm_eval.judge.launch import (
+    LATE_CAP,
+    LOOK_AGAIN_NS,
+    LOOK_NS,
+    SPIN_NS,
+    START_S,
+    TELLS,
+    Allowance,
+    Launch,
+    takes_its_link,
+)
 from kbslurm_eval.judge.rank_devices import RankDevices
 from kbslurm_eval.judge.rank_reference import PreparedRanks, RankReference, free_port
 from kbslurm_eval.judge.reference import Case, Prepared
@@ -140,13 +150,13 @@ class RanksLaunch(Launch):
                 end.room(sizes[rank])
                 end.poison(sizes[rank])
         allowed_s = self._allowance.left(start=self.starts) if limit_s is None else limit_s
-        before_ns = time.perf_counter_ns()
+        before_ns, clocks_ns = time.perf_counter_ns(), self.runner.clocks_ns() if kind in TELLS else {}
         slept_in_ns = 0
         if kind in (Kind.CALL, Kind.NULL):
             self._flush()
         self._leave_its_core()
         if late:
-            slept_in_ns = self._waking.counts(self._wake_all(allowed_s))
+            slept_in_ns = self._until_ready(self._wake_all(allowed_s), kind)
             start_ns = time.perf_counter_ns()
             for end, payload in zip(self._ends, payloads, strict=True):
                 os.pwrite(end.input, payload, 0)
@@ -160,6 +170,8 @@ class RanksLaunch(Launch):
             for end, payload, token in zip(self._ends, payloads, tokens, strict=True):
                 end.put(payload)
                 os.pwrite(end.bell, token, runner_link.GO)
+            if kind is Kind.CALL:
+                slept_in_ns = self._until_told()
             start_ns = time.perf_counter_ns()
             self._go_on()
         try:
@@ -174,6 +186,7 @@ class RanksLaunch(Launch):
         if kind is Kind.CALL:
             self._weigh()
         ns = self._late(done_ns - start_ns + slept_in_ns)
+        self._tells(kind, ns, clocks_ns)
         first: list[list[tuple[int, bytes]]] = [[] for _ in self._ends]
         if layouts:
             for (rank, _), found in zip(looks, seen, strict=True):
@@ -200,6 +213,9 @@ class RanksLaunch(Launch):
         assert isinstance(prepared, PreparedRanks)
         flushed = self._devices is not None and not self._devices.why_not
         return not flushed and sum(len(part.packed) for part in prepared.parts) <= LATE_CAP
+
+    def practise(self, prepared: Prepared) -> None:
+        """What it is told here is of other kinds."""
 
     def tell_ahead(self, prepared: Prepared) -> None:
         """Tell each rank what its arrays are."""
@@ -269,6 +285,7 @@ class RanksLaunch(Launch):
         """The moment at which nothing was left to wait for. Others' turns come early: ranks work on other cores."""
         now = time.perf_counter_ns
         self._failed_at_ns = None
+        look_ns = LOOK_NS
         while True:
             for _ in range(24):
                 if over():
@@ -276,7 +293,8 @@ class RanksLaunch(Launch):
             waited = now() - start_ns
             if waited > SPIN_NS:
                 time.sleep(min(0.02, max(5e-6, waited / 400e9)))
-                if waited > 1_000_000:
+                if waited > look_ns:
+                    look_ns = waited + LOOK_AGAIN_NS
                     self._look(waited, allowed_s)
             else:
                 os.sched_yield()
@@ -326,8 +344,7 @@ class RanksLaunch(Launch):
 
     def load(self, manifest: Manifest) -> Reply:
         """Hand the submission to every rank. The first failure stands for all."""
-        self._waking.end()
-        self._stopping.end()
+        self._end_patience()
         self.has_submission = True
         asked = []
         for rank in range(self._world):
@@ -356,7 +373,8 @@ class RanksLaunch(Launch):
         looked = [part.layout for part in prepared.parts]
         for end, layout in zip(self._ends, looked, strict=True):
             end.room(layout.size)
-        return self.ring_all(Kind.NULL, payloads, late=late, aheads=aheads, looked=looked).ns
+        self.null_took_ns = self.ring_all(Kind.NULL, payloads, late=late, aheads=aheads, looked=looked).ns
+        return self.null_took_ns
 
     def _nothings(self, prepared: Prepared) -> Sequence[bytes | memoryview]:
         assert isinstance(prepared, PreparedRanks)
@@ -381,6 +399,7 @@ class RanksLaunch(Launch):
         for rank, (part, other) in enumerate(zip(prepared.parts, claimed, strict=True)):
             if other is not None and _of_part(rank, part) not in self._granted:
                 self._granted[_of_part(rank, part)] = other
+                self.claimed_bytes += max(0, other.size - part.layout.size)
                 news = True
         return news
 
@@ -431,9 +450,13 @@ def one_call(
     replies = launch.call_all(prepared)
     ns = replies.ns
     if launch.grant(declared, reference.granted(prepared, replies.parts)):
-        # with the same inputs, and both calls' times count: whoever remembers an answer gains nothing
+        # with the same inputs, and both calls' times count, and all between: whoever remembers an answer gains nothing
         prepared = launch.as_granted(declared)
-        replies = launch.call_all(prepared)
+        launch.is_known_input = True
+        try:
+            replies = launch.call_all(prepared)
+        finally:
+            launch.is_known_input = False
         ns += replies.ns
     if (failed := replies.failed) is not None:
         return in_rank(failed[0], claimed(failed[1])), ns, 0

@@ -68,6 +68,7 @@ class Case:
 
     index: int
     params: Mapping[str, Any]
+    apart: bool = False  # single numbers of its inputs stand among the arrays
 
     @property
     def spec(self) -> str:
@@ -100,6 +101,8 @@ class Prepared:
         start = struct.unpack_from("<QQ", self.packed, 0)[1]
         nothing = memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
         nothing[:start] = self.packed[:start]
+        for at, number in values.single_numbers(self.packed):
+            nothing[start + at : start + at + len(number)] = number
         return replace(self, packed=nothing, expected=None, image=None)
 
     @property
@@ -232,6 +235,11 @@ class Reference:
         cap = 0 if self.answers else open_cap(prepared.packed)
         return claimed_layout.granted(text, prepared.layout, cap=cap)
 
+    def in_that_form(self, told: layouts.Layout, like: layouts.Layout, prepared: Prepared) -> layouts.Layout | None:
+        """The same of this call, for a submission that answered so when that was asked for."""
+        cap = 0 if self.answers else open_cap(prepared.packed)
+        return claimed_layout.in_that_form(told, like, prepared.layout, cap=cap)
+
     def input(self, case: Case, seed: int | None) -> Any:
         """What generate_input returns for this case. `seed`, unless None, replaces the case's own."""
         params: dict[str, Any] = {k: list(v) if isinstance(v, list) else v for k, v in case.params.items()}
@@ -323,14 +331,21 @@ class Reference:
             image=image, away=away, names=names,
         )  # fmt: skip
 
+    def text(self, case: Case, seed: int | None) -> bytes:
+        """The text of an input of this case, without an answer to it."""
+        try:
+            return values.text(self._packed(case, seed)[0])
+        except values.Unsendable as error:
+            raise ProblemTrouble(f"a value of the case {case.spec!r} can't be sent to the runner: {error}") from None
+
     def _packed(self, case: Case, seed: int | None) -> tuple[bytes | memoryview, Piece | None, bool]:
         """This case's input, packed, what of it is on the device, and whether it is the same each time: one that two
         seeds don't change is kept."""
-        key = repr(sorted(case.params.items()))
+        key = repr((sorted(case.params.items()), case.apart))
         seen = self._inputs.get(key)
         if seen is not None and seen.is_fixed and seed is not None:
             return seen.packed, seen.image, True
-        packed, image = self._pack(self.input(case, seed))
+        packed, image = self._pack(self.input(case, seed), apart=case.apart)
         size = len(packed) + (0 if image is None else image.size)
         if not self._keeps or seed is None or size < LEAST_KEPT:
             return packed, image, False
@@ -339,12 +354,12 @@ class Reference:
         held = sum(one.size for one in self._inputs.values() if one is not seen)
         return packed, image, seen.look(packed, seed, room=held + size <= KEPT_CAP, image=image)
 
-    def _pack(self, value: Any) -> tuple[memoryview, Piece | None]:
+    def _pack(self, value: Any, *, apart: bool) -> tuple[memoryview, Piece | None]:
         if self._memory is None:
-            return values.pack_into(value, BUFFERS.room), None
+            return values.pack_into(value, BUFFERS.room, apart=apart), None
         image = self._memory.image()
         try:
-            return values.pack_into(value, BUFFERS.room, image), image.filled()
+            return values.pack_into(value, BUFFERS.room, image, apart=apart), image.filled()
         except driver.DriverError as error:
             raise ProblemTrouble(f"the device can't hold an input: {error}") from None
 

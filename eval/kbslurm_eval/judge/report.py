@@ -21,6 +21,7 @@ from kbslurm_eval.shared.wire import (
     dumps,
 )
 
+PUT_OFF, PUT_OFF_TIMES = "PUT_OFF", 2.0
 NOT_ON_A_PROCESSOR = "no caches are flushed where no device is used: each call's input is written by another process"
 
 
@@ -28,6 +29,7 @@ def report_of(run: RunState, verdict: VerdictName, reason: str, started: int) ->
     """The report of a run that has ended so."""
     manifest, results = run.manifest, run.results
     score = _score(run) if verdict == "passed" else None
+    _see_what_is_put_off(run)
     if run.device is not None:
         results.flags += run.device.flags()
         results.facts.update(run.device.told())
@@ -89,11 +91,32 @@ def report_of(run: RunState, verdict: VerdictName, reason: str, started: int) ->
     return _fitting(report)
 
 
-def _score(run: RunState) -> timing.Estimate | None:
+def _nets_of_score(run: RunState) -> list[list[timing.Net]]:
     wanted: PhaseName = "ranked" if run.manifest.mode == "leaderboard" else "benchmark"
-    found = [timing.nets(run.results.samples, wanted, b.index) for b in run.results.benchmarks if b.phase == wanted]
-    planned = run.manifest.budget.launches
-    return timing.combined(found, run.manifest.ranking_by, planned) if found else None
+    return [timing.nets(run.results.samples, wanted, b.index) for b in run.results.benchmarks if b.phase == wanted]
+
+
+def _score(run: RunState) -> timing.Estimate | None:
+    found = _nets_of_score(run)
+    return timing.combined(found, run.manifest.ranking_by, run.manifest.budget.launches) if found else None
+
+
+def _see_what_is_put_off(run: RunState) -> None:
+    """Tell the author that the score is more than what is typical of a call, and staff where it is much more."""
+    found = _nets_of_score(run)
+    counts = timing.in_the_tail(found, run.manifest.ranking_by)
+    if counts > 1.0:
+        run.results.log.remark(
+            "benchmark",
+            f"[the score is {counts:.2f} times the typical call: in most launches a few took so long that the mean"
+            f" of all calls is {counts * timing.TAIL_TIMES:.2f} times as much, and the baseline's aren't like that]",
+        )
+    if (times := counts * timing.TAIL_TIMES) >= PUT_OFF_TIMES:
+        run.results.flags.append(PUT_OFF)
+        run.results.facts.setdefault("evidence", {})[PUT_OFF] = (
+            f"in most launches the mean of all calls is {times:.1f} times what is typical of them, where the baseline's"
+            " is as typical: work for many calls may be done in a few, or in those that don't count"
+        )
 
 
 def _spread(run: RunState) -> dict[str, list[dict[str, float] | None]]:

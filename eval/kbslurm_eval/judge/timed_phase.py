@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import random
+import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ _DICE = random.SystemRandom()
 
 
 class TimedPhase:
-    """Several launches, each with every case's calls in an order drawn anew, the baseline's and rivals' among them."""
+    """Several launches, each with every case's calls, the baseline's and rivals' among them."""
 
     def __init__(self, run: RunState, launches: Launches, calls: CallChecks) -> None:
         self._run, self._launches, self._calls = run, launches, calls
@@ -38,6 +39,7 @@ class TimedPhase:
         self._fell_at: Case | None = None
         self._plan = CallPlan(run, calls)
         self._started_s = 0.0
+        self._debts = uncounted_calls.Debts()
 
     def measure(self, name: PhaseName, allowance: Allowance) -> Rejected | None:
         """All launches of this phase: what ended it, or None when every call of it counts."""
@@ -48,8 +50,7 @@ class TimedPhase:
             return None
         began, self._started_s = time.perf_counter(), 0.0
         with self._starting():
-            for case in cases:
-                self._plan.learn(name, case)
+            cases = [self._plan.learn(name, case) for case in cases]
         before = replace(self._run.reference.spent), self._run.results.called_ns
         launches = self._plan.launches(name)
         calls = {case.index: self._plan.calls(case.index) for case in cases}
@@ -62,7 +63,8 @@ class TimedPhase:
         sources = time_limits.rivals_of(manifest.config) if name == "ranked" else []
         self._rivals = finals.Rivals(sources=sources) if sources else None
         longest = _Longest()
-        number = 0
+        number, planned = 0, launches
+        self._debts = uncounted_calls.Debts()
         try:
             while number < launches and (number < manifest.budget.launches or self._has_time(longest, allowance)):
                 with longest.launch(allowance):
@@ -71,6 +73,8 @@ class TimedPhase:
                     return fault
                 self._run.results.samples += [timing.of_launch(name, n, number, found) for n, found in times.items()]
                 number += 1
+                if number >= planned:
+                    self._charge(name, range(0 if number == planned else number - 1, number))
                 if name == "ranked" and number == manifest.budget.launches and self._rivals is None:
                     launches = self._launches_asked(timed, number)
                     self._run.heartbeat.of += (launches - number) * steps
@@ -89,6 +93,33 @@ class TimedPhase:
                 seen = timing.nets(self._run.results.samples, name, case.index)
                 self._run.results.benchmarks.append(self._benchmark(name, case, seen, mine, fault))
         return self._lead_fell
+
+    def _owes(
+        self,
+        rival: int,
+        number: int,
+        launch: Launch,
+        times: Mapping[int, timing.LaunchTimes],
+        base: Launch | None,
+        base_times: Mapping[int, timing.LaunchTimes],
+    ) -> None:
+        """What a launch's calls that don't count took too long. The baseline is the problem's own."""
+        for index, found in times.items():
+            beside, beside_each = 0.0, None
+            if base is not None:
+                theirs, counted = base.uncounted_ns.get(index, ()), base_times[index].calls_ns
+                beside = uncounted_calls.longer(theirs, counted)
+                if counted and self._plan.is_short_alone(index):
+                    beside_each = beside * len(theirs) / len(counted)
+            mine, nulls = launch.uncounted_ns.get(index, ()), launch.nulls_ns.get(index, ())
+            owes = uncounted_calls.share(mine, found.calls_ns, beside, nulls, beside_each=beside_each)
+            self._debts.add(rival, index, number, owes)
+
+    def _charge(self, name: PhaseName, launches: range) -> None:
+        """It is in the calls that do."""
+        mine = [one for one in self._run.results.samples if one.launch in launches]
+        if self._debts.charge(name, mine):
+            self._launches.remark(name, uncounted_calls.TOLD)
 
     def _launches_asked(self, timed: Sequence[int], planned: int) -> int:
         """How many launches the board's precision calls for, by the spread of the planned ones."""
@@ -168,8 +199,7 @@ class TimedPhase:
         launch, at, fault = None, cases[0], self._lead_fell
         times: dict[int, timing.LaunchTimes] = {}
         rivals: finals.RivalLaunches | None = None
-        plan = [case for case in cases for _ in range(self._plan.goes(case.index, calls[case.index]))]
-        _DICE.shuffle(plan)
+        plan = self._in_order(cases, calls)
         with self._starting():
             base, base_times = self._baseline(name, patterns)
         try:
@@ -240,13 +270,16 @@ class TimedPhase:
                             fault, launch, times = self._lead_falls(name, at, ending, launch), None, {}
                             continue
                         times[at.index].null_ns.append(null_ns)
+                        usual_ns = self._plan.group(at.index) * statistics.median(times[at.index].trusted_null_ns)
+                        longer_ns = max(0, launch.null_took_ns - round(usual_ns))
+                        launch.nulls_ns.setdefault(at.index, []).append(longer_ns)
                     self._run.heartbeat.step()
             if launch is not None and fault is None:
                 launch.witness(name, times)
-                _charge(launch, times, base, base_times)
+                self._owes(0, number, launch, times, base, base_times)
             if rivals is not None:
                 for rival, theirs in rivals.launches.items():
-                    _charge(theirs, rivals.times[rival], base, base_times)
+                    self._owes(1 + rival, number, theirs, rivals.times[rival], base, base_times)
             if rivals is not None and fault is self._lead_fell:
                 self._run.results.samples += rivals.samples(name, number, base_times)
         except ProblemTrouble as trouble:
@@ -263,6 +296,15 @@ class TimedPhase:
         for index, found in base_times.items():
             times[index].baseline = found
         return times, at, fault
+
+    def _in_order(self, cases: Sequence[Case], calls: Mapping[int, int]) -> list[Case]:
+        """Whose go comes when in one launch. Warm-ups come first, as a part of the start: among calls that count they
+        would be a place to work for these. So would be those of a longer case, hence one case after another, in an
+        order drawn anew."""
+        first = [case for case in cases for _ in range(self._plan.warm_ups(case.index))]
+        _DICE.shuffle(first)
+        order = _DICE.sample(cases, len(cases))
+        return first + [case for case in order for _ in range(self._plan.counted(case.index, calls[case.index]))]
 
     @property
     def _lead_is_finalist(self) -> bool:
@@ -428,6 +470,7 @@ class TimedPhase:
             if pattern.ahead:
                 launch.tell_ahead(pattern)
         launch.settle(next(iter(patterns.values())))
+        launch.practise(next(iter(patterns.values())))
         for index, pattern in patterns.items():
             found, leeway = [], []
             for _ in range(NULLS):
@@ -444,11 +487,11 @@ class TimedPhase:
 
     def _null(self, launch: Launch, pattern: Prepared) -> int:
         """One null call. Where making the arrays isn't in it, so little is left that it shows what the judge did
-        before: then the same as before a call, whose input is made and packed."""
-        group = self._plan.group(pattern.case.index)
+        before: then the same as before a call, whose input is made and packed, unless that takes long."""
+        group, launch.null_took_ns = self._plan.group(pattern.case.index), 0
         if group > 1:
             return launch.null_in_one_go(pattern, group)
-        if pattern.ahead and len(pattern.packed) > LATE_CAP:
+        if pattern.ahead and len(pattern.packed) > LATE_CAP and self._plan.is_soon_prepared(pattern.case.index):
             self._run.reference.prepare(pattern.case, self._run.seed("benchmark", pattern.case, "null"))
         return launch.null(pattern)
 
@@ -507,22 +550,6 @@ def _that_count(took: Sequence[int], wanted: int) -> list[tuple[int, int]]:
     its runner to be awake."""
     first = 1 if len(took) > 1 else 0
     return [(len(took) - n, took[n]) for n in range(first, min(len(took), first + wanted))]
-
-
-def _charge(
-    launch: Launch,
-    times: Mapping[int, timing.LaunchTimes],
-    base: Launch | None,
-    base_times: Mapping[int, timing.LaunchTimes],
-) -> None:
-    """What calls that don't count took too long is in those that do. The baseline is the problem's own."""
-    for index, found in times.items():
-        beside = 0.0
-        if base is not None:
-            beside = uncounted_calls.longer(base.uncounted_ns.get(index, ()), base_times[index].calls_ns)
-        if owed := uncounted_calls.share(launch.uncounted_ns.get(index, ()), found.calls_ns, beside):
-            found.calls_ns = [ns + owed for ns in found.calls_ns]
-            launch.owes = True
 
 
 class _Taken:

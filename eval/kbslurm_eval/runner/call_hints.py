@@ -4,13 +4,15 @@ another form than asked for, a function that isn't there. Inside the runner, for
 from __future__ import annotations
 
 import array
-import inspect
 import re
 import types
 from collections.abc import Sequence
-from typing import Any
 
 from kbslurm_eval.shared.values import array_kind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 HINT_CAP = 300
 FUNCTIONS = 4
@@ -29,7 +31,8 @@ def missing(entry: str, wanted: str, module: types.ModuleType) -> str:
     other = vars(module).get(wanted)
     if other is not None:
         return f"{said}: {wanted} is a {type(other).__name__} there; expected is def {wanted}(data)"[:HINT_CAP]
-    import difflib  # only here: every runner loads this module
+    import difflib  # only where they are needed: every runner loads this module
+    import inspect
 
     own = [n for n, f in vars(module).items() if inspect.isfunction(f) and f.__module__ == module.__name__]
     if near := difflib.get_close_matches(wanted, own, 1, 0.7):
@@ -41,6 +44,8 @@ def missing(entry: str, wanted: str, module: types.ModuleType) -> str:
 def failed(error: BaseException, call: Any, data: Any, *, is_ours: Any) -> str:
     """The hint for an exception of a call with this data, or nothing."""
     try:
+        import inspect
+
         for name, function, given in _parts(call, data):
             if type(error) is TypeError and not _entered(error, is_ours) and not _takes(function, given):
                 asked = ", ".join(["data"] if len(given) == 1 else [f"arg{n + 1}" for n in range(len(given))])
@@ -57,7 +62,7 @@ def unfit(said: str, found: Any) -> str:
     try:
         if found is None and "NoneType" in said:
             return "custom_kernel returns nothing; is a return missing?"
-        if inspect.iscoroutine(found) or inspect.isgenerator(found):
+        if isinstance(found, types.CoroutineType | types.GeneratorType):
             return f"custom_kernel made a {type(found).__name__}; it must be a plain function that returns the answer"
         if told := _TYPES.search(said):
             want = told[2]
@@ -119,12 +124,16 @@ def _entered(error: BaseException, is_ours: Any) -> bool:
 
 
 def _takes(function: Any, given: tuple[Any, ...]) -> bool:
+    import inspect
+
     told = inspect.signature(function)
-    try:
-        told.bind(*given)
-    except TypeError:
-        return False
-    return True
+    for named in {}, {"out": None}:  # the place of its answer, if it asks for that
+        try:
+            told.bind(*given, **named)
+        except TypeError:
+            continue
+        return True
+    return False
 
 
 def _product(sizes: list[int]) -> int:

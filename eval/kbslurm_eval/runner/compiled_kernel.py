@@ -21,6 +21,7 @@ from kbslurm_eval.build.c_arrays import (
     F64,
     I64,
     OF_ARRAY,
+    OF_NUMBER,
     OF_NUMPY,
     OF_TORCH,
     OTHER,
@@ -173,6 +174,8 @@ def _walk(node: Any, base: int, found: list[Place], kept: list[Any], view: Any) 
             found.append(_numpy(dtype, shape, at, order, base, kept, view))
         case ["s", dtype, at]:
             found.append((base + at, 1, OF_NUMPY.get(dtype[1:], OTHER), ()))
+        case ["v", code, at]:
+            found.append((base + at, 1, OF_NUMBER[code], ()))
         case ["T", name, shape, at, order, device]:
             if device == "cpu" and order == sorted(order):
                 found.append((base + at, _count(shape), OF_TORCH.get(name, OTHER), tuple(shape)))

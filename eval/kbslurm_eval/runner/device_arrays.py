@@ -69,6 +69,10 @@ class Side:
 
         return begun
 
+    def finish(self) -> None:
+        """Everything of this process is done on the device when this returns."""
+        self.device.synchronize()
+
     def end(self) -> int:
         """The second event; everything of this process is done on the device when this returns. The time between."""
         self.device.record(self._ended)

@@ -11,9 +11,12 @@ import contextlib
 import ctypes
 import mmap
 import os
-from typing import NoReturn
 
 from kbslurm_eval.runner import error_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 _WIPE_ON_FORK = 18
 _pages: list[mmap.mmap] = []  # the last one is this process's

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import inspect
 import os
 import sys
-from typing import Any
+import types
 
 from kbslurm_eval.runner import call_hints, error_text, forked
+from kbslurm_eval.runner.answer_places import has_places
 from kbslurm_eval.runner.error_text import one_line
 from kbslurm_eval.shared import recorded
 from kbslurm_eval.shared.runner_link import Status
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 WRITTEN_AT = 1_000_000_000
 BYTE_ORDER_MARK = "\ufeff"  # which Python skips in a file, and in a text takes for a letter
@@ -102,26 +106,58 @@ def _wrapped(wrapper: str, submission: Any, entry: str) -> tuple[int, str, Any]:
         return Status.LOAD_RAISED, one_line(error), None
 
 
-def takes_out(call: Any) -> tuple[bool, bool]:
-    """Whether the submission asks for the place where its answer is read, by a parameter `out`, and whether it can do
-    without."""
+def takes_out(call: Any, args: int = 1) -> tuple[bool, bool]:
+    """Whether the submission asks for the place where its answer is read, by a parameter `out` that isn't among so many
+    arguments, and whether it can do without."""
+    # as most are; the module for all others takes long to import
+    if type(call) is types.FunctionType and not vars(call):
+        code, kept = call.__code__, len(call.__defaults__ or ())
+        named = code.co_varnames[: code.co_argcount]
+        if "out" in named:
+            at = named.index("out")
+            takes = at >= max(args, code.co_posonlyargcount)
+            return takes, takes and at >= len(named) - kept
+        by_name = code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
+        return "out" in by_name, "out" in (call.__kwdefaults__ or {})
+    import inspect
+
     try:
-        found = inspect.signature(call).parameters.get("out")
-    except (TypeError, ValueError):
+        parameters = inspect.signature(call).parameters
+    except (TypeError, ValueError, AttributeError):  # the last where a file of the submission's has this module's name
         return False, False
-    takes = found is not None and found.kind in (found.POSITIONAL_OR_KEYWORD, found.KEYWORD_ONLY)
-    return takes, found is not None and found.default is not found.empty
+    found = parameters.get("out")
+    if found is None or found.kind not in (found.POSITIONAL_OR_KEYWORD, found.KEYWORD_ONLY):
+        return False, False
+    is_data = found.kind == found.POSITIONAL_OR_KEYWORD and list(parameters).index("out") < args
+    return not is_data, not is_data and found.default is not found.empty
 
 
 def _each(functions: list[tuple[str, Any]]) -> Any:
-    """Several entry points as one call: each with its own part of the data, a tuple as its arguments."""
+    """Several entry points as one call: each with its own part of the data, a tuple as its arguments, and its own part
+    of the places, if it asks for that."""
+    asked: dict[tuple[str, int], tuple[bool, bool]] = {}  # how many arguments it has is seen when it is called
 
-    def call(data: dict[str, Any]) -> dict[str, Any]:
-        parts = ((name, function, data[name]) for name, function in functions)
-        return {name: function(*part) if type(part) is tuple else function(part) for name, function, part in parts}
+    def call(data: dict[str, Any], out: Any) -> dict[str, Any]:
+        answers = {}
+        for name, function in functions:
+            part = data[name]
+            args = part if type(part) is tuple else (part,)
+            key = name, len(args)
+            takes, is_optional = asked.get(key) or asked.setdefault(key, takes_out(function, len(args)))
+            given = out.get(name) if takes and type(out) is dict else None
+            # without arrays there is no place, and a default of its own holds
+            if takes and not (is_optional and not has_places(given)):
+                answers[name] = function(*args, out=given)
+            else:
+                answers[name] = function(*args)
+        return answers
 
-    call.kb_parts = functions  # type: ignore[attr-defined]
-    return call
+    def without_out(data: dict[str, Any]) -> dict[str, Any]:
+        return call(data, None)
+
+    taken: Any = call if any(takes_out(function, 0)[0] for _, function in functions) else without_out
+    taken.kb_parts = functions
+    return taken
 
 
 def _workplace(given: str | None) -> str:

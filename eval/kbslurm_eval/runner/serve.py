@@ -13,23 +13,28 @@ import io
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+import time
 
 from kbslurm_eval.runner import call_hints, error_text, forked
-from kbslurm_eval.runner.answer_places import AnswerPlaces
+from kbslurm_eval.runner.answer_places import AnswerPlaces, has_places
 from kbslurm_eval.runner.error_text import one_line
 from kbslurm_eval.runner.importing import import_submission, takes_out
 from kbslurm_eval.shared import claimed_layout, layouts, runner_link, values
 from kbslurm_eval.shared.runner_link import Kind, RunnerEnd, Status
 
+TYPE_CHECKING = False  # a runner starts for each launch, and `typing` takes longer to import than all that is ours
 if TYPE_CHECKING:
     import socket
+    from typing import Any
 
 WARM_UP = "kb_warm_up"
+WARM_UP_MOST_NS, WARM_UP_TIMES = 2_000_000, 2  # what is free, and how often it may work longer than that in a launch
 SPINS = range(256)
+CALLS = (Kind.CALL, Kind.DEVICE_CALL)
 _kernel_type: Any = None
 _own: Any = None  # the submission's function as it was imported, whatever is put around it
 _wants_out = _out_is_optional = False  # the submission asks for the place where its answer is read; it may go without
+_warmed_too_long: dict[int, int] = {}  # how often `kb_warm_up` worked longer than is free, by calls of one kind
 _warm_up: Any = None  # what it does with a call's arrays before the clock runs, when nothing of the input is in them
 _here = memoryview(b"\1")  # begins with a 0 in children that the submission forked
 _line: socket.socket | None = None  # by which the judge lends memory of a device
@@ -64,7 +69,8 @@ def serve(folder: str) -> int:
         runner_link.AHEAD // 8,
     )
     last, last_ping, spins = 0, 0, 0
-    told_size, warm_fault = 0, ""  # of the input of the call before, where nobody knew before what it is
+    called: tuple[bytes, int] | None = None  # what the last call was given, and its layout, where nobody knew before
+    warm_fault = ""
     while True:
         token = words[go]
         if token == last:
@@ -74,11 +80,13 @@ def serve(folder: str) -> int:
                 if words[ahead_at]:
                     told, places = texts[words[ahead_at]], _places(known, line) if words[layout_at] else None
                     fault = ""
-                    if _warm_up is not None and words[kind_at] == Kind.CALL and device is None:
-                        fault = _warmed_up(_Ahead(made_ahead, told, line, places), places)
+                    if words[kind_at] in CALLS and _warms(words[ahead_at]):
+                        warm = _Ahead(made_ahead, told, line, places)
+                        fault = _warmed_up(warm, places, device, words[ahead_at])
                     ahead = _Ahead(made_ahead, told, line, places, fault)  # afresh: it may have changed the others
-                elif told_size and device is None and words[kind_at] == Kind.CALL:
-                    warm_fault = _warmed_by_the_last(line, told_size, made_ahead, _places(known, line))
+                elif called is not None and words[kind_at] == Kind.CALL:
+                    head, number = called
+                    warm_fault = _warmed_by_the_last(line, head, made_ahead, _placed(known, line, number), device)
                 is_alone = ahead is not None and device is None  # there is nothing left to do but what it is rung for
                 waits = is_alone and places is not None and _waits_itself(call, words, places, ahead)
                 if not waits:  # otherwise it says so itself, when it is there
@@ -100,17 +108,19 @@ def serve(folder: str) -> int:
         kind, size = words[kind_at], words[size_at]
         view = line.grow("in", size)
         if kind == Kind.CALL:
+            # before it is answered: what comes then may lie where this input does
+            called = (values.head(view), words[layout_at]) if ahead is None and _warms() else None
             if warm_fault:
                 status, text, warm_fault = Status.RAISED, warm_fault, ""
             else:
                 status, text = _called(call, _places(known, line), view, ahead)
             line.answer(token, status, text)
-            told_size, ahead = size if ahead is None and _warm_up is not None else 0, None
+            ahead = None
         elif kind == Kind.NULL:
             if ahead is None:
                 unpacked(view, line.grow("out", words[room_at]))
             line.answer(token, Status.OK)
-            told_size, ahead = 0, None
+            ahead = None
         elif kind == Kind.DECLARE:
             told = values.unpack(view)
             known[words[layout_at]] = AnswerPlaces(
@@ -203,12 +213,26 @@ class _Ahead:
         self.data = made(text, self.view, line.grow("out", line.words[runner_link.OUT_SIZE // 8]))
         self.given = places.given() if _wants_out and places is not None else None
 
+    def value(self) -> Any:
+        """What the submission is given: with the single numbers that are there by now."""
+        return self.data.whole() if type(self.data) is values.Late else self.data
 
-def _warmed_up(ahead: _Ahead, places: AnswerPlaces | None) -> str:
+
+def _warms(kind: int = 0) -> bool:
+    """Whether it has a `kb_warm_up` that is called before calls of this kind."""
+    return _warm_up is not None and _warmed_too_long.get(kind, 0) < WARM_UP_TIMES
+
+
+def _warmed_up(ahead: _Ahead, places: AnswerPlaces | None, device: Any, kind: int = 0) -> str:
     """Everybody may do before the clock runs what a submission that replaces this runner does anyway: bring its code
-    and its tables into the caches. What went wrong with it, or nothing."""
+    and its tables into the caches, and clear its tables, on a device too. What went wrong with it, or nothing."""
     try:
+        began, worked = time.perf_counter_ns(), time.process_time_ns()
         fault = _warm_up(ahead, places)
+        if device is not None:
+            device.finish()
+        else:
+            _see_how_long(kind, min(time.perf_counter_ns() - began, time.process_time_ns() - worked))
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the submission's
         forked.end_if_child(error)
         fault = one_line(error)
@@ -217,13 +241,23 @@ def _warmed_up(ahead: _Ahead, places: AnswerPlaces | None) -> str:
     return f"{WARM_UP}: {fault}" if fault else ""
 
 
-def _warmed_by_the_last(line: RunnerEnd, size: int, made_ahead: Any, places: AnswerPlaces) -> str:
-    """The same where an input is told only with its call (a number in it is drawn, say): by the input of the call
-    before, as it lies there still. Whoever waits in this runner's place has this moment, too."""
-    if size > line.words[runner_link.SIZE // 8]:
-        return ""
-    told = values.told_ahead(bytes(line.grow("in", size)[:size]))
-    return _warmed_up(_Ahead(made_ahead, told, line, places), places)
+def _see_how_long(kind: int, worked_ns: int) -> None:
+    """What works longer than is free makes each call longer, and what kernels of milliseconds find in the caches hardly
+    shows: it isn't called any more before calls of this kind. Before those that count it is called twice, and whatever
+    it makes once for each kind it makes in the first of these."""
+    if worked_ns <= WARM_UP_MOST_NS:
+        return
+    _warmed_too_long[kind] = _warmed_too_long.get(kind, 0) + 1
+    if not _warms(kind):
+        took = f"{worked_ns / 1e6:.1f} ms, of which 2 are free"
+        print(f"{WARM_UP} takes {took}: in this process it isn't called any more before calls of this kind")
+
+
+def _warmed_by_the_last(line: RunnerEnd, head: bytes, made_ahead: Any, places: AnswerPlaces, device: Any) -> str:
+    """The same where an input is told only with its call (a length is drawn, say): with what the call before was given,
+    whatever lies there now. Whoever waits in this runner's place has this moment, too."""
+    told = values.told_ahead(head)
+    return _warmed_up(_Ahead(made_ahead, told, line, places), places, device)
 
 
 def _warming(call: Any, module: Any) -> Any:
@@ -236,30 +270,31 @@ def _warming(call: Any, module: Any) -> Any:
     if not callable(own):
         return None
 
+    takes, is_optional = takes_out(own)  # of several entry points some may ask for it, and this not
+
     def warm_up(ahead: _Ahead, places: AnswerPlaces | None) -> str:
-        if _wants_out:
-            own(ahead.data, out=ahead.given)
+        given = (ahead.given if _wants_out or places is None else places.given()) if takes else None
+        if takes and not (is_optional and not has_places(given)):
+            own(ahead.value(), out=given)
         else:
-            own(ahead.data)
+            own(ahead.value())
         return ""
 
     return warm_up
 
 
 def _places(known: dict[int, AnswerPlaces], line: RunnerEnd) -> AnswerPlaces:
-    """The places of the layout that this message names; made anew where the output was mapped anew."""
-    number, out = line.words[runner_link.LAYOUT // 8], line.grow("out", line.words[runner_link.OUT_SIZE // 8])
-    places = known[number]
+    """The places of the layout that this message names."""
+    line.grow("out", line.words[runner_link.OUT_SIZE // 8])
+    return _placed(known, line, line.words[runner_link.LAYOUT // 8])
+
+
+def _placed(known: dict[int, AnswerPlaces], line: RunnerEnd, number: int) -> AnswerPlaces:
+    """The places of this layout; made anew where the output was mapped anew."""
+    places, out = known[number], line.views["out"]
     if places.out is not out:
         places = known[number] = AnswerPlaces(places.layout, out, native=places.native)
     return places
-
-
-def _places_in(given: Any) -> bool:
-    """Whether there is any array among the places of an answer."""
-    if type(given) in (list, tuple):
-        return any(map(_places_in, given))
-    return any(map(_places_in, given.values())) if type(given) is dict else given is not None
 
 
 def _called(call: Any, places: AnswerPlaces, view: memoryview, ahead: _Ahead | None = None) -> tuple[int, str]:
@@ -269,11 +304,11 @@ def _called(call: Any, places: AnswerPlaces, view: memoryview, ahead: _Ahead | N
     try:
         if type(call) is _kernel_type:  # compiled: it fills the places itself
             return call.answers_with(places.layout, view, places.out, ahead and ahead.data)  # type: ignore[no-any-return]
-        data = values.unpack(view, places.out) if ahead is None else ahead.data
+        data = values.unpack(view, places.out) if ahead is None else ahead.value()
         if _wants_out:
             given = places.given() if ahead is None else ahead.given
             # without arrays there is no place, and a default of its own holds
-            found = call(data) if _out_is_optional and not _places_in(given) else call(data, out=given)
+            found = call(data) if _out_is_optional and not has_places(given) else call(data, out=given)
         else:
             found = call(data)
         if not _here[0]:
@@ -337,7 +372,7 @@ def _profiled(call: Any, told: dict[str, Any], out: memoryview) -> tuple[int, st
             own = functools.partial(_compiled_call, call, layout, room)
             return Status.OK, profiling.traced(own, told, lambda: memoryview(bytearray(told["input"])), out)
         given = layout.places(room) if _wants_out else None
-        if _wants_out and (not _out_is_optional or _places_in(given)):
+        if _wants_out and (not _out_is_optional or has_places(given)):
             call = functools.partial(call, out=given)
         return Status.OK, profiling.traced(call, told, lambda: values.copied(told["input"]), out)
     except BaseException as error:  # noqa: BLE001 - the submission's, or the profiler's: either is told, no more

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 from kbslurm_eval.shared.layouts import Layout
 from kbslurm_eval.shared.runner_link import TEXT_CAP
 from kbslurm_eval.shared.values import DEPTH_CAP, Unsendable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 ANY = Layout(tree=["x"], size=0)  # where there is no reference whose answer could have a layout
 FACTOR, LEAST_CAP = 8, 1 << 16  # how much larger than the reference's answer an output may be
@@ -59,6 +62,34 @@ def granted(text: str, like: Layout, *, cap: int = 0) -> Layout | None:
         return Layout(tree=laid.node(json.loads(claim), 0), size=laid.end)
     except (ValueError, TypeError, KeyError, IndexError, RecursionError):
         return None
+
+
+def in_that_form(told: Layout, like: Layout, other: Layout, *, cap: int = 0) -> Layout | None:
+    """What a submission answers instead of `other`, if it does as it did when it was told so instead of `like`: arrays
+    of the same shapes and of its own types. None where that doesn't follow."""
+    try:
+        laid = _Laid(cap or FACTOR * other.size + LEAST_CAP, _devices(other.tree))
+        return Layout(tree=laid.node(_formed(told.tree, like.tree, other.tree), 0), size=laid.end)
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError):
+        return None
+
+
+def _formed(told: Any, like: Any, other: Any) -> Any:
+    match told, like, other:
+        case [str() as kind, list() as inner], [_, list() as theirs], [_, list() as others] if kind in ("l", "t"):
+            if (kind, kind) != (like[0], other[0]):
+                raise _Unfit
+            return [kind, [_formed(*each) for each in zip(inner, theirs, others, strict=True)]]
+        case ["n", dtype, shape, *_], ["n", _, same, *_], ["n", _, now, *_] if shape == same:
+            return ["n", dtype, now, 0, 0]
+        case ["T", name, shape, _, _, device], ["T", _, same, *_], ["T", _, now, *_] if shape == same:
+            return ["T", name, now, 0, 0, device]
+        case ["a", code, _, count], [_, _, _, same], [_, _, _, now] if count == same and like[0] == other[0] == "a":
+            return ["a", code, 0, now]
+        case ["0" | "?" | "g" | "c" as kind, *_], [theirs, *_], [others, *_] if kind == theirs == others:
+            return told
+        case _:
+            raise _Unfit
 
 
 def _devices(tree: Any) -> frozenset[str]:

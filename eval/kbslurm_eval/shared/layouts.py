@@ -16,8 +16,6 @@ import operator
 import struct
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
 
 from kbslurm_eval.shared import values
 from kbslurm_eval.shared.values import (
@@ -30,6 +28,22 @@ from kbslurm_eval.shared.values import (
     tensor_from,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Protocol
+
+    class Elsewhere(Protocol):
+        """Where the judge has what an output's layout doesn't have on the host."""
+
+        def read(self, node: Any) -> Any:
+            """The array of this node; Misfit for what no array of its type contains."""
+            ...
+
+        def raised(self, node: Any, found: memoryview) -> Any:
+            """An array on the device with these bytes."""
+            ...
+
+
 MIXED_LEAST = 16  # a list of so many floats is one, whole numbers among them or not
 
 
@@ -41,25 +55,17 @@ class Misfit(Exception):
         self.shape = shape
 
 
-class Elsewhere(Protocol):
-    """Where the judge has what an output's layout doesn't have on the host."""
-
-    def read(self, node: Any) -> Any:
-        """The array of this node; Misfit for what no array of its type contains."""
-        ...
-
-    def raised(self, node: Any, found: memoryview) -> Any:
-        """An array on the device with these bytes."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
 class Layout:
     """Where each part of an output stands and of what type it is: made from the reference's output, by the judge
     only."""
 
-    tree: Any
-    size: int
+    def __init__(self, *, tree: Any, size: int) -> None:
+        self.tree, self.size = tree, size
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Layout) and (self.tree, self.size) == (other.tree, other.size)
+
+    __hash__ = None  # type: ignore[assignment]
 
     @staticmethod
     def of(output: Any) -> Layout:

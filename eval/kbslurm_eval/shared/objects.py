@@ -9,19 +9,22 @@ the judge sends objects; outputs never name a class.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import enum
 import importlib
 import sys
 from collections.abc import Callable
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Told = Callable[[Any, str], Any]
 
 FACTORIES = {"list": list, "dict": dict, "set": set, "int": int, "float": float, "str": str}
 _SPARSE = {
     "torch.sparse_csr": ("crow_indices", "col_indices"), "torch.sparse_csc": ("ccol_indices", "row_indices"),
     "torch.sparse_bsr": ("crow_indices", "col_indices"), "torch.sparse_bsc": ("ccol_indices", "row_indices"),
 }  # fmt: skip
-Told = Callable[[Any, str], Any]
 
 
 def told(value: Any, each: Told, where: str) -> list[Any] | None:
@@ -46,7 +49,7 @@ def told(value: Any, each: Told, where: str) -> list[Any] | None:
         return _torch_told(value, each, where)
     if kind.__module__.partition(".")[0] == "numpy" and hasattr(value, "str") and hasattr(value, "itemsize"):
         return ["o", "numpy.dtype", value.str, []] if not value.hasobject and value.names is None else None
-    if isinstance(value, kind) and (dataclasses.is_dataclass(value) or _is_plain(kind)):
+    if isinstance(value, kind) and (hasattr(kind, "__dataclass_fields__") or _is_plain(kind)):
         held = _attributes(value)
         return _node("record", [*_class(kind), list(held)], list(held.values()), each, where, list(held))
     return None

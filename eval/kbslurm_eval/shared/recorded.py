@@ -16,7 +16,10 @@ import struct
 import sys
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 SUFFIX = ".safetensors"
 CAP = 64 << 20  # of one file, unpacked

@@ -11,9 +11,23 @@ import contextlib
 import os
 import secrets
 import stat
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 MOST = 4_000_000  # of files and folders: a bound for this loop, far beyond what any of our file systems hold
+LOOKED_AT = 10_000  # of what lies where everybody may write: a tenth of a second
+
+
+def leftovers(where: Path) -> Iterator[Path]:
+    """Our own folders `kb-…` where everybody may write. Others may have put anything there, and as much as they like:
+    no link is followed, of theirs nothing is entered, and what is behind thousands of names is another time's."""
+    with contextlib.suppress(OSError), os.scandir(where) as entries:
+        for entry in islice(entries, LOOKED_AT):
+            if entry.name.startswith("kb-") and entry.is_dir(follow_symlinks=False):
+                with contextlib.suppress(OSError):
+                    if entry.stat(follow_symlinks=False).st_uid == os.geteuid():
+                        yield Path(entry.path)
 
 
 def remove(path: str | Path) -> bool:

@@ -23,8 +23,8 @@ import os
 import struct
 import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -36,6 +36,7 @@ FIRST_SIZE = 65_536
 MASK = (1 << 63) - 1
 POISON = PAGE = 4096
 FULL = 1 << 20
+SPARE_MOST, APART_MOST = 16 << 20, 1_000
 FILES = ("bell", "in", "out")
 LENT = "lent"
 BUILT_SUFFIX = ".built"  # beside a launch's folder: its build results
@@ -103,6 +104,11 @@ class JudgeEnd:
             os.ftruncate(self._fds[name], size)
         self.bell, self.input, self.out = self._fds["bell"], self._fds["in"], self._fds["out"]
         self._pinged = 0
+        self._spare = {"in": 0, "out": 0}  # so much of each was asked for by nobody
+        # what of each has been written to, and had room: so much from its beginning on, and what lies apart
+        self._whole = {"bell": 0, "in": 0, "out": 0}
+        self._apart = {name: set[tuple[int, int]]() for name in FILES}
+        self.expects_more = False  # sizes follow from what is drawn: what grows has some room to spare
 
     @staticmethod
     def _made(path: Path) -> int:
@@ -135,11 +141,14 @@ class JudgeEnd:
         self._grow("in", size)
         for at, part in parts:
             _written(self._fds["in"], part, at)
+            self.wrote("in", at, at + len(part))
+        self._whole["bell"] = PAGE
 
     def lay(self, parts: Iterable[tuple[int, memoryview]]) -> None:
         """What destinations contain before the call, into `out`."""
         for at, part in parts:
             _written(self.out, part, at)
+            self.wrote("out", at, at + len(part))
 
     def reach(self, size: int) -> None:
         """`in` holds at least this many bytes."""
@@ -151,6 +160,8 @@ class JudgeEnd:
 
     def _grow(self, name: str, size: int) -> None:
         if self._sizes[name] < size:
+            self._spare[name] = min(size // 4, SPARE_MOST) if self.expects_more else 0
+            size += self._spare[name]  # a runner maps all of it anew each time
             os.ftruncate(self._fds[name], size)
             self._sizes[name] = size
 
@@ -161,6 +172,17 @@ class JudgeEnd:
     def declared(self) -> int:
         """How many bytes its files have, as far as the judge made them."""
         return sum(self._sizes.values())
+
+    def asked(self) -> int:
+        """How many of these somebody asked for."""
+        return self.declared() - sum(self._spare.values())
+
+    def wrote(self, name: str, begin: int, end: int) -> None:
+        """This part of a file was written to."""
+        if begin // PAGE * PAGE <= self._whole[name]:
+            self._whole[name] = max(self._whole[name], end)
+        elif begin < end and len(self._apart[name]) < APART_MOST:
+            self._apart[name].add((begin, end))
 
     def beyond(self) -> int:
         """How many bytes of memory its files have more than that: room behind their ends can be taken, too."""
@@ -174,10 +196,27 @@ class JudgeEnd:
         told = os.fstatvfs(self.bell)
         return told.f_blocks * told.f_frsize
 
+    def held(self) -> int:
+        """How many bytes of that its files hold."""
+        return sum(os.fstat(fd).st_blocks * 512 for fd in self._fds.values())
+
+    def has_holes(self) -> bool:
+        """Whether somebody gave some of what was written to back. There may be as much elsewhere: a runner that maps a
+        file may take all of its room."""
+        return any(
+            os.lseek(fd, begin // PAGE * PAGE, os.SEEK_HOLE) < end
+            for name, fd in self._fds.items()
+            for begin, end in ((0, self._whole[name]), *self._apart[name])
+        )
+
+    def free(self) -> int:
+        """How many bytes of it nobody uses."""
+        told = os.fstatvfs(self.bell)
+        return told.f_bavail * told.f_frsize
+
     def is_full(self) -> bool:
         """Whether hardly anything of that is left."""
-        told = os.fstatvfs(self.bell)
-        return told.f_bavail * told.f_frsize < FULL
+        return self.free() < FULL
 
     def poison(self, size: int, laid: Iterable[tuple[int, memoryview]] = ()) -> None:
         """Fill the output with random bytes, so that an earlier call's output is of no use; not where it is `laid`."""
@@ -185,8 +224,10 @@ class JudgeEnd:
         block *= min(1 + size // POISON, 64) if size > POISON else 1
         at = 0
         for low, high in [*sorted((low, low + len(part)) for low, part in laid), (size, size)]:
+            begin = at
             while at < low:
                 at += os.pwrite(self.out, memoryview(block)[: low - at], at)
+            self.wrote("out", begin, at)
             at = high
 
     def read_pieces(self, pieces: Iterable[tuple[int, memoryview]]) -> bool:

@@ -10,35 +10,34 @@ In a node of such an array, the order of its dimensions is a table: `offset` in 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 ALIGN = 16  # of the first byte that a block has: no element type needs more
 
 
-@dataclass(frozen=True, kw_only=True)
 class _Met:
     """An array that is packed, its node, how it is packed where it is alone, and the memory that it reaches into."""
 
-    value: Any
-    node: list[Any]
-    alone: Callable[[], Any] | None
-    device: str
-    low: int
-    high: int
+    __slots__ = ("alone", "device", "high", "low", "node", "value")
+
+    def __init__(self, value: Any, node: list[Any], alone: Callable[[], Any] | None) -> None:
+        self.value, self.node, self.alone = value, node, alone
+        self.device = str(value.device) if hasattr(value, "untyped_storage") else "cpu"
+        self.low, self.high = _reach(value)
 
 
-@dataclass(kw_only=True)
 class Arrays:
     """The arrays of a value, which get their blocks when all are known."""
 
-    _met: list[_Met] = field(default_factory=list)
+    def __init__(self) -> None:
+        self._met: list[_Met] = []
 
     def add(self, value: Any, node: list[Any], alone: Callable[[], Any] | None) -> list[Any]:
         """One more; `alone` gives its bytes if it is dense. Its node is complete once `lay` has been called."""
-        low, high = _reach(value)
-        device = str(value.device) if hasattr(value, "untyped_storage") else "cpu"
-        self._met.append(_Met(value=value, node=node, alone=alone, device=device, low=low, high=high))
+        self._met.append(_Met(value, node, alone))
         return node
 
     def lay(self, put: Callable[[Any], int], away: Callable[[Any, list[Any]], bool] | None = None) -> None:

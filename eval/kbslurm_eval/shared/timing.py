@@ -22,7 +22,7 @@ LEAST_NS = 50.0
 # Who hides all that can be hidden is ahead of who hides nothing by no more than their intervals together, whose
 # half-widths add as squares.
 LEEWAY_SHARE = math.sqrt(0.5)
-TRIMMED = 0.1  # of a launch's calls, so many of the slowest aren't in its mean, but one at least
+TRIMMED = 0.1  # of a launch's calls, so many of the slowest aren't in its own mean, but one at least
 LOOP_NS = 1_000.0  # what a runner's own loop takes of a null call, which native code in its place could save
 # how far a claimed device time may differ from the judge's: a trip on which a kernel is started isn't as long as one
 # without, and a device's clocks and caches aren't what they were (up to 0.2 ms and 13 % on an H200)
@@ -38,6 +38,9 @@ _T95_FAR = ((40, 2.0211), (60, 2.0003), (120, 1.9799))
 BATCHES = 10
 LEAST_CALLS = 3
 FAR_OUT = 5.0  # median absolute deviations above the median: outliers are counted, never removed
+# From so many launches on, the mean of all calls that is more than so many times what is typical of them counts: on a
+# busy machine one or two launches, or half as much again, say nothing.
+TAIL_LAUNCHES, TAIL_TIMES = 3, 1.5
 RankingBy = Literal["last", "mean", "geom"]
 
 
@@ -45,8 +48,8 @@ RankingBy = Literal["last", "mean", "geom"]
 class Side:
     """How a launch's calls are counted: by their median, moved to one side of what isn't known of it, or by their mean.
 
-    Whoever does the work of several calls in one of them changes no median; in the mean it is all there, but for what
-    fits into the few slowest ones.
+    Whoever does the work of several calls in one of them changes no median; in the mean it is all there. The few
+    slowest calls, which a busy machine makes as long as it likes, are in it as far as most launches have them.
     """
 
     sign: float = 0.0
@@ -58,8 +61,8 @@ class Side:
         return Side(-self.sign, self.by_mean)
 
 
-KNOWN = Side()
-SIDES = (Side(-1.0), KNOWN, Side(1.0), Side(by_mean=True))
+KNOWN, BY_MEAN = Side(), Side(by_mean=True)
+SIDES = (Side(-1.0), KNOWN, Side(1.0), BY_MEAN)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +99,9 @@ class Net:
     null_sd_ns: float = 0.0
     leeway_ns: float = 0.0  # how much of its work a submission could at most have hidden from the clock
     mean_ns: float | None = None  # of all but the slowest calls; as the median if it isn't told
+    tail: float = 1.0  # how many times as much the mean of all is
     baseline_mean_ns: float | None = None
+    baseline_tail: float = 1.0
 
 
 def t95(degrees: int) -> float:
@@ -130,6 +135,7 @@ def net(times: LaunchTimes) -> Net:
     leeway = statistics.median(times.leeway_ns) + max(0.0, decoding) if times.leeway_ns else 0.0
     least = max(LOOP_NS, 3 * spread / math.sqrt(len(samples)), decoding, leeway)
     base = None if times.baseline is None else net(times.baseline)
+    mean = max(_trimmed_mean(samples), least)
     return Net(
         median_ns=max(median, least),
         null_ns=null,
@@ -138,8 +144,10 @@ def net(times: LaunchTimes) -> Net:
         baseline_ns=None if base is None else base.median_ns,
         null_sd_ns=spread,
         leeway_ns=leeway,
-        mean_ns=max(_trimmed_mean(samples), least),
+        mean_ns=mean,
+        tail=max(1.0, statistics.fmean(samples) / mean),
         baseline_mean_ns=None if base is None else base.mean_ns,
+        baseline_tail=1.0 if base is None else base.tail,
     )
 
 
@@ -179,15 +187,31 @@ def paired(nets: Sequence[Net], side: Side = KNOWN) -> list[float]:
     What slows both in one launch (clocks, heat, a neighbour) is not in the ratio.
     """
     base = baseline_of(nets)
-    each = [_at(n, side) for n in nets]
+    each = _each_at(nets, side)
     return [own if base is None or beside is None else own / beside * base for own, beside in each]
 
 
-def _at(one: Net, side: Side) -> tuple[float, float | None]:
-    """A launch's net time, counted so, and its baseline's. What isn't known of it is never more than it (`net`)."""
+def _each_at(nets: Sequence[Net], side: Side) -> list[tuple[float, float | None]]:
+    """Each launch's net time, counted so, and its baseline's. What isn't known of it is never more than it (`net`)."""
     if side.by_mean:
-        return one.mean_ns or one.median_ns, one.baseline_mean_ns or one.baseline_ns
-    return one.median_ns + side.sign * LEEWAY_SHARE * min(one.leeway_ns, one.median_ns), one.baseline_ns
+        # a busy machine's longest calls are in some launches; work that was put off until a few calls is in most
+        tail = statistics.median_low(n.tail for n in nets) if nets else 1.0
+        beside = statistics.median_low(n.baseline_tail for n in nets) if nets else 1.0
+        means = [(n.mean_ns or n.median_ns, n.baseline_mean_ns or n.baseline_ns) for n in nets]
+        return [(tail * own, beside * base if base else None) for own, base in means]
+    moved = side.sign * LEEWAY_SHARE
+    return [(n.median_ns + moved * min(n.leeway_ns, n.median_ns), n.baseline_ns) for n in nets]
+
+
+def put_off(cases: Sequence[Sequence[Net]], ranking_by: RankingBy) -> float | None:
+    """How many times what is typical of most launches' calls the mean of all is, each in units of the baseline's; None
+    without one."""
+    told = [(ratios(found, BY_MEAN), ratios(found)) for found in cases]
+    means, typical = ([one for one in each if one] for each in zip(*told, strict=True)) if told else ([], [])
+    if not cases or not len(cases) == len(means) == len(typical):
+        return None
+    pairs = zip(scores_at(means, cases, ranking_by, BY_MEAN), launch_scores(typical, ranking_by), strict=True)
+    return math.exp(statistics.fmean(math.log(mean / usual) for mean, usual in pairs))
 
 
 def interval(values: Sequence[float], planned: int = 0) -> Estimate:
@@ -209,17 +233,53 @@ def interval(values: Sequence[float], planned: int = 0) -> Estimate:
 def combined(cases: Sequence[Sequence[Net]], ranking_by: RankingBy, planned: int = 0) -> Estimate:
     """The score over all cases: combined within each launch, then over launches, so that what a launch shares stays
     in it. `planned` as for an interval."""
-    return with_leeway(
-        [interval(launch_scores([paired(nets, side) for nets in cases], ranking_by), planned) for side in SIDES]
-    )
+    sides = [
+        interval(scores_at([paired(nets, side) for nets in cases], cases, ranking_by, side), planned) for side in SIDES
+    ]
+    return with_leeway(sides, in_the_tail(cases, ranking_by))
 
 
-def with_leeway(found: Sequence[Estimate]) -> Estimate:
-    """Of these, one for each of SIDES, the one of what is known, with an interval that reaches as far as those beside
-    it, and to what the mean of calls says."""
+def scores_at(
+    per_case: Sequence[Sequence[float]], cases: Sequence[Sequence[Net]], ranking_by: RankingBy, side: Side
+) -> list[float]:
+    """Each launch's score over all cases, counted so."""
+    found = launch_scores(per_case, ranking_by)
+    more = in_turns(cases) / in_turns(cases, beside=True) if side.by_mean else 1.0
+    return [more * score for score in found]
+
+
+def in_turns(cases: Sequence[Sequence[Net]], *, beside: bool = False) -> float:
+    """How many times as much all calls of all cases take in most launches as each case's own most launches say: whoever
+    puts work off until a few calls of one case in some launches and of another in others. 1 for one case alone.
+
+    `beside`: the same of the baseline.
+    """
+    tails = [[n.baseline_tail if beside else n.tail for n in nets] for nets in cases]
+    known = [statistics.median_low(each) for each in tails]
+    times = []
+    for launch in range(min(map(len, cases))):
+        means = [nets[launch].baseline_mean_ns if beside else nets[launch].mean_ns for nets in cases]
+        whole_ns = [(mean or 0.0) * len(nets[launch].samples_ns) for mean, nets in zip(means, cases, strict=True)]
+        took = math.fsum(ns * tail[launch] for ns, tail in zip(whole_ns, tails, strict=True))
+        said = math.fsum(ns * tail for ns, tail in zip(whole_ns, known, strict=True))
+        times.append(took / said if said > 0 else 1.0)
+    return max(1.0, statistics.median_low(times)) if len(cases) > 1 and times else 1.0
+
+
+def in_the_tail(cases: Sequence[Sequence[Net]], ranking_by: RankingBy) -> float:
+    """How many times what is typical the score is: more than once where work is put off until a few calls, so that the
+    interval's end alone doesn't show it. Without a baseline a busy machine can't be told from that."""
+    times = put_off(cases, ranking_by) if cases and min(map(len, cases)) >= TAIL_LAUNCHES else None
+    return max(1.0, times / TAIL_TIMES) if times is not None else 1.0
+
+
+def with_leeway(found: Sequence[Estimate], times: float = 1.0) -> Estimate:
+    """Of these, one for each of SIDES, so many times the one of what is known, with an interval that reaches as far as
+    those beside it, and to what the mean of calls says."""
     below, known, above, mean = found
+    value = times * known.value
     return Estimate(
-        value=known.value, low=min(below.low, known.low, mean.value), high=max(above.high, known.high, mean.value)
+        value=value, low=min(below.low, known.low, mean.value), high=max(above.high, known.high, mean.value, value)
     )
 
 
@@ -311,14 +371,15 @@ def figures(found: Sequence[Net], planned: int = 0) -> dict[str, Any]:
         "null_sd_ns": statistics.median(n.null_sd_ns for n in found),
     }
     if all(sides):
-        ratio = with_leeway([interval(each, planned) for each in sides if each])
+        tail = in_the_tail([found], "last")
+        ratio = with_leeway([interval(each, planned) for each in sides if each], tail)
         told |= {"ratio": ratio.value, "ratio_low": ratio.low, "ratio_high": ratio.high}
     return told
 
 
 def ratios(found: Sequence[Net], side: Side = KNOWN) -> list[float] | None:
     """Per launch, the net time in units of the baseline's beside it; None where there is none."""
-    each = [own / beside for own, beside in (_at(n, side) for n in found) if beside is not None]
+    each = [own / beside for own, beside in _each_at(found, side) if beside is not None]
     return each if each and len(each) == len(found) else None
 
 
@@ -349,8 +410,8 @@ def in_units(
             if each is None or not unit > 0:
                 raise ValueError("no baseline was measured beside it")
             per_case.append([ratio * unit for ratio in each])
-        sides.append(interval(launch_scores(per_case, ranking_by), planned))
-    return with_leeway(sides)
+        sides.append(interval(scores_at(per_case, cases, ranking_by, side), planned))
+    return with_leeway(sides, in_the_tail(cases, ranking_by))
 
 
 def measured_cases(cases: int, phase: PhaseName, ranking_by: RankingBy) -> range:

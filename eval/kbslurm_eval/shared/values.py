@@ -12,67 +12,71 @@ import importlib
 import json
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Protocol
 
 from kbslurm_eval.shared import objects, strided
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Protocol
+
+    _Held = dict[tuple[int, str], Any]
+
+    class DeviceSide(Protocol):
+        """Who has the arrays that lie on a device, in a runner."""
+
+        def made(self, node: Any, blocks: memoryview | None) -> Any:
+            """The value of a node there: over the judge's memory, or of these bytes."""
+            ...
+
+        def place(self, node: Any) -> Any:
+            """The array where an output is read; None where that can't be had."""
+            ...
+
+        def apart(self, node: Any, value: Any) -> Any:
+            """The value, or a copy of one that is where another array of the output belongs."""
+            ...
+
+        def take(self, node: Any, value: Any, out: memoryview | None, where: str) -> None:
+            """The value's bytes into the place of a node there, or into this one; Misfit otherwise."""
+            ...
+
+    class Away(Protocol):
+        """Who takes the arrays that lie on a device, while a value is packed on the judge's side."""
+
+        def taken(self, value: Any, put: Callable[[Any], int], where: str) -> Any:
+            """The node of an array of another library that lies there; None for anything else."""
+            ...
+
+        def laid(self, value: Any, node: list[Any]) -> bool:
+            """Whether this dense array, which shares its memory with no other, lies there; its node then says so."""
+            ...
+
+    class Here(Protocol):
+        """The judge's own copy of what lies on a device, where a packed value says that something does."""
+
+        def made(self, node: Any) -> Any:
+            """The array of this node."""
+            ...
+
+        def raised(self, node: Any, blocks: memoryview) -> Any:
+            """The array of this node, which came through the host."""
+            ...
+
+
 ALIGN = 64
-_Held = dict[tuple[int, str], Any]
 DEPTH_CAP = 60
 LARGE = 1 << 20  # bytes of a tensor that aren't copied twice
+NUMBERS = {bool: "?", int: "q", float: "d"}  # of Python's, where they stand among the arrays, in eight bytes each
+WIDTH = 8
 
 
 class Unsendable(TypeError):
     """A value of a type that can't be sent: the problem's author has to change it."""
 
 
-class DeviceSide(Protocol):
-    """Who has the arrays that lie on a device, in a runner."""
-
-    def made(self, node: Any, blocks: memoryview | None) -> Any:
-        """The value of a node there: over the judge's memory, or of these bytes."""
-        ...
-
-    def place(self, node: Any) -> Any:
-        """The array where an output is read; None where that can't be had."""
-        ...
-
-    def apart(self, node: Any, value: Any) -> Any:
-        """The value, or a copy of one that is where another array of the output belongs."""
-        ...
-
-    def take(self, node: Any, value: Any, out: memoryview | None, where: str) -> None:
-        """The value's bytes into the place of a node there, or into this one; Misfit otherwise."""
-        ...
-
-
 device_side: DeviceSide | None = None  # set in runners that have a device
-
-
-class Away(Protocol):
-    """Who takes the arrays that lie on a device, while a value is packed on the judge's side."""
-
-    def taken(self, value: Any, put: Callable[[Any], int], where: str) -> Any:
-        """The node of an array of another library that lies there; None for anything else."""
-        ...
-
-    def laid(self, value: Any, node: list[Any]) -> bool:
-        """Whether this dense array, which shares its memory with no other, lies there; its node then says so."""
-        ...
-
-
-class Here(Protocol):
-    """The judge's own copy of what lies on a device, where a packed value says that something does."""
-
-    def made(self, node: Any) -> Any:
-        """The array of this node."""
-        ...
-
-    def raised(self, node: Any, blocks: memoryview) -> Any:
-        """The array of this node, which came through the host."""
-        ...
 
 
 def pack(value: Any, *, arrays_only: bool = False) -> bytes:
@@ -83,9 +87,12 @@ def pack(value: Any, *, arrays_only: bool = False) -> bytes:
     return b"".join(_parts(value, arrays_only, None)[1])
 
 
-def pack_into(value: Any, room: Callable[[int], memoryview], away: Away | None = None) -> memoryview:
-    """The same, in memory of this size that `room` gives. `away`: who takes what lies on a device."""
-    size, parts = _parts(value, False, away)
+def pack_into(
+    value: Any, room: Callable[[int], memoryview], away: Away | None = None, *, apart: bool = False
+) -> memoryview:
+    """The same, in memory of this size that `room` gives. `away`: who takes what lies on a device. `apart`: single
+    numbers stand behind the arrays, and the text says no more than their types."""
+    size, parts = _parts(value, False, away, apart=apart)
     whole, at = room(size), 0
     for part in parts:
         end = at + len(part)
@@ -97,8 +104,11 @@ def pack_into(value: Any, room: Callable[[int], memoryview], away: Away | None =
 class _Blobs:
     """The blocks of a packed value, and who takes what doesn't belong there."""
 
-    def __init__(self, away: Away | None) -> None:
-        self.away, self.parts, self.end = away, list[Any](), 0
+    def __init__(self, away: Away | None, *, apart: bool = False) -> None:
+        self.away, self.end = away, 0
+        self.parts: list[Any] = []
+        self._apart = apart
+        self._numbers: list[tuple[list[Any], bytes]] = []
         self.arrays = strided.Arrays()  # they get their blocks when all are known
 
     def __call__(self, blob: Any) -> int:
@@ -108,12 +118,28 @@ class _Blobs:
         self.parts.extend((flat, bytes(self.end - at - view.nbytes)))
         return at
 
+    def number(self, value: Any) -> Any:
+        """What the text says of a single number: its node, where numbers stand apart, or itself."""
+        node = apart(value) if self._apart else value
+        if node is not value:
+            blob = value.to_bytes(WIDTH, "little", signed=True) if node[1] != "d" else struct.pack("<d", value)
+            self._numbers.append((node, blob))
+        return node
 
-def _parts(value: Any, arrays_only: bool, away: Away | None) -> tuple[int, list[Any]]:
+    def lay_numbers(self) -> None:
+        """Give those that stand apart their places, one behind another."""
+        if self._numbers:
+            at = self(b"".join(blob for _, blob in self._numbers))
+            for n, (node, _) in enumerate(self._numbers):
+                node[2] = at + n * WIDTH
+
+
+def _parts(value: Any, arrays_only: bool, away: Away | None, *, apart: bool = False) -> tuple[int, list[Any]]:
     """Its size, and the pieces that it is made of, one behind another."""
-    put = _Blobs(away)
+    put = _Blobs(away, apart=apart)
     tree = _told(value, put, arrays_only, "data", 0)
     put.arrays.lay(put, None if away is None else away.laid)
+    put.lay_numbers()
     text = json.dumps(tree, separators=(",", ":")).encode()
     start = _rounded(16 + len(text))
     head = struct.pack("<QQ", len(text), start) + text
@@ -133,22 +159,70 @@ def told_ahead(head: bytes) -> tuple[Any, int]:
     return json.loads(head[16 : 16 + length]), start
 
 
+class Late:
+    """A value with single numbers among its arrays, which is put together when they are there."""
+
+    __slots__ = ("whole",)
+
+    def __init__(self, whole: Callable[[], Any]) -> None:
+        self.whole = whole
+
+
 def made_ahead(ahead: tuple[Any, int], buffer: memoryview, out: memoryview) -> Any:
-    """The value whose arrays are those of this buffer, whatever is in it yet."""
-    return _made(ahead[0], buffer, ahead[1], out)
+    """The value whose arrays are those of this buffer, whatever is in it yet; `Late` where numbers stand there, too."""
+    held: _Held = {}
+    whole = _whole(ahead[0], buffer, ahead[1], out, held)
+    return _made(ahead[0], buffer, ahead[1], out, None, held) if whole is None else Late(whole)
 
 
-def is_arrays(node: Any, *, native: bool = False) -> bool:
+def _whole(node: Any, buffer: memoryview, start: int, out: memoryview, held: _Held) -> Callable[[], Any] | None:
+    """What puts the value of a node together out of what is made now and of numbers that come late; None if there are
+    none in it."""
+    match node:
+        case ["v", code, at]:
+            place = buffer[start + at : start + at + (1 if code == "?" else WIDTH)].cast(code)
+            return lambda: place[0]
+        case ["s", dtype, at]:
+            one = imported("numpy").ndarray((), dtype, buffer, start + at)
+            return lambda: one[()]
+        case ["t" | "l" | "d" as kind, inner]:
+            nodes = [item for _, item in inner] if kind == "d" else inner
+            parts = [_whole(item, buffer, start, out, held) for item in nodes]
+            late = [(n, part) for n, part in enumerate(parts) if part is not None]
+            if not late:
+                return None
+            made = [
+                _made(item, buffer, start, out, None, held) if part is None else None
+                for item, part in zip(nodes, parts, strict=True)
+            ]
+            keys = [_made(key, buffer, start) for key, _ in inner] if kind == "d" else []
+
+            def whole() -> Any:
+                for n, part in late:
+                    made[n] = part()
+                return dict(zip(keys, made, strict=True)) if kind == "d" else tuple(made) if kind == "t" else made
+
+            return whole
+        case _:
+            return None
+
+
+def is_arrays(node: Any, *, native: bool = False, single: bool = False) -> bool:
     """Whether everything of this packed text that a call may change is what arrays contain: it can be told before.
-    `native`: for compiled code, which is given addresses, so that only what must be put in order isn't an array."""
+    `native`: for compiled code, which is given addresses, so that only what must be put in order isn't an array.
+    `single`: numbers that stand among arrays are as good, where a warm-up finds some of their kind there."""
     match node:
         case ["l" | "t", inner]:
-            return all(is_arrays(item, native=native) for item in inner)
+            return all(is_arrays(item, native=native, single=single) for item in inner)
         case ["d", pairs]:
-            return all(is_arrays(item, native=native) for _, item in pairs)
+            return all(is_arrays(item, native=native, single=single) for _, item in pairs)
+        case ["o", _, _, inner] if native:
+            return all(is_arrays(item, native=native, single=single) for item in inner)
         case ["n", _, _, _, order] | ["T", _, _, _, order, "cpu"] if native:
             return bool(order == sorted(order))
         case ["q" | "f" | "a" | "b" | "B" | "s", *_] if native:
+            return True
+        case ["v" | "s", *_] if single:
             return True
         case ["n", *_] | ["T", _, _, _, _, "cpu"] | ["O" | "G" | "P", *_]:
             return True
@@ -156,6 +230,51 @@ def is_arrays(node: Any, *, native: bool = False) -> bool:
             return False
         case _:
             return True
+
+
+def apart(value: Any) -> Any:
+    """The node of a single number of Python's that stands apart, with no place yet; anything else as it is."""
+    kind = type(value)
+    if kind not in NUMBERS or (kind is int and not -(1 << 63) <= value < 1 << 63):
+        return value
+    return ["v", NUMBERS[kind], 0]
+
+
+def numbers_apart(node: Any) -> Any:
+    """A packed text as it is with its single numbers apart, but for their places: the types of all, and no number."""
+    match node:
+        case ["l" | "t" as kind, inner]:
+            return [kind, [numbers_apart(item) for item in inner]]
+        case ["d", pairs]:
+            return ["d", [[key, numbers_apart(item)] for key, item in pairs]]
+        case ["o", kind, meta, inner]:
+            return ["o", kind, meta, [numbers_apart(item) for item in inner]]
+        case [*_]:
+            return node
+        case _:
+            return apart(node)
+
+
+def single_numbers(packed: bytes | memoryview) -> list[tuple[int, bytes]]:
+    """The numbers that stand among the arrays of a packed value, each with its place behind the text."""
+    start = struct.unpack_from("<QQ", packed, 0)[1]
+    return [(at, bytes(packed[start + at : start + at + size])) for at, size in _single_places(tree(packed))]
+
+
+def _single_places(node: Any) -> Iterator[tuple[int, int]]:
+    match node:
+        case ["l" | "t", inner] | ["o", _, _, inner]:
+            for item in inner:
+                yield from _single_places(item)
+        case ["d", pairs]:
+            for _, item in pairs:
+                yield from _single_places(item)
+        case ["v", _, at]:
+            yield at, WIDTH
+        case ["s", dtype, at]:
+            yield at, int(imported("numpy").dtype(dtype).itemsize)
+        case _:
+            pass
 
 
 def head(packed: bytes | memoryview) -> bytes:
@@ -234,7 +353,7 @@ def _told(value: Any, put: _Blobs, bare: bool, where: str, depth: int) -> Any:
     if bare and kind not in (list, tuple, dict) and array_kind(value) is None and not objects.is_one(value):
         return None
     if value is None or kind is bool or kind is str or kind is float or (kind is int and value.bit_length() < 8192):
-        return value
+        return put.number(value)
     if kind is list:
         if (packed := as_block(value)) is not None:
             return None if bare else [packed[0], put(packed[1]), len(value)]
@@ -399,6 +518,8 @@ def _made(
             made_array = array.array(typecode)
             made_array.frombytes(buffer[start + at : start + at + size])
             return made_array
+        case ["v", code, at]:
+            return struct.unpack_from(f"<{code}", buffer, start + at)[0]
         case ["c", real, imag]:
             return complex(real, imag)
         case ["s", dtype, at]:

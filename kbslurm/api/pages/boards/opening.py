@@ -40,3 +40,8 @@ def board_pages(router: APIRouter, context: Context, visitors: Visitors, views: 
             packed = {**headers, "Content-Encoding": "gzip"}
             return Response(packed_file(name), media_type=STATIC[name], headers=packed)
         return Response(static_file(name), media_type=STATIC[name], headers=headers)
+
+    @router.get("/favicon.ico")
+    async def icon(request: Request) -> Response:
+        """Where browsers look for an icon beside what names none: a file, a picture, JSON."""
+        return await static("icon.svg", request)
