@@ -66,7 +66,8 @@ class Stage:
 
     def runs(self) -> list[dict[str, Any]]:
         """Every run that people ordered, with the last attempt, the verdict, and all places where it ran, in order; and
-        the second measurements that the service ordered, as it does where a busy machine disturbed the first."""
+        the second measurements that the service ordered, as it does where a busy machine disturbed the first, without
+        those that it dropped because they would change nothing: they never have a verdict."""
         return self.store._all(
             "SELECT run.id, run.submission_id, run.gpu, run.state, run.second, p.name AS person, s.file_name,"
             " v.name AS verdict,"
@@ -75,7 +76,8 @@ class Stage:
             " ORDER BY o.number) AS places"
             " FROM run JOIN submission s ON s.id = run.submission_id JOIN person p ON p.id = s.person_id"
             " LEFT JOIN attempt a ON a.run_id = run.id AND a.number = run.attempts"
-            " LEFT JOIN verdict v ON v.run_id = run.id WHERE s.via <> 'calibration' ORDER BY run.id"
+            " LEFT JOIN verdict v ON v.run_id = run.id WHERE s.via <> 'calibration'"
+            " AND NOT (run.second AND run.state = 'cancelled') ORDER BY run.id"
         )
 
     def wait(self, is_so: Callable[[list[dict[str, Any]]], bool]) -> None:

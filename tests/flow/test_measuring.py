@@ -31,6 +31,7 @@ from kbslurm.store.scores import Scores
 from kbslurm.store.second_measurements import TEND_LOCK
 from kbslurm_eval.shared import timing, wire
 from kbslurm_eval.shared.wire import seal, unseal
+from tests import demo_stage
 from tests.command_line import CommandLine
 from tests.flow.puppet import RUNNING, Puppet, sealed_report
 from tests.flow.stage import PROBLEM, Stage
@@ -218,6 +219,8 @@ def test_many_at_once_are_confirmed_one_after_the_other_and_the_needless_not_at_
     assert plain.open_runs() == 0, "0.42 and 0.44 are no improvement that could be told"
     assert {standing(plain, number) for number in numbers} == {"scored"}
     assert board(plain) == [("ada", 0.43), ("ada", 0.51)]
+    demo = demo_stage.Stage(plain.store, "board", quiet=True)
+    assert demo_stage.settled(numbers)(demo.runs()), "a demo waits for no verdict of what isn't measured at all"
 
 
 def together(stage: Stage, times: list[float]) -> None:
