@@ -204,14 +204,14 @@ OF_EVERYBODYS_FILE = """
             held.append(os.open(name, os.O_RDONLY))
             for n in range(700, 0, -1):
                 fcntl.fcntl(held[-1], command, struct.pack("hhqqi4x", fcntl.F_RDLCK, 0, 2 * n, 1, 0))
-        time.sleep(1)
+        time.sleep(9)  # the next look may be due late on a busy machine; it ends the call
 """
 OF_ONE_IN_PARTS = """
         for part in range(20):
             held.append(os.open("/dev/null", os.O_RDONLY))
             for n in range(100):
                 fcntl.fcntl(held[-1], fcntl.F_SETLK, struct.pack("hhqqi4x", fcntl.F_RDLCK, 0, 200 * part + 2 * n, 1, 0))
-        time.sleep(1)
+        time.sleep(9)  # the next look may be due late on a busy machine; it ends the call
 """
 OF_ITS_OWN = """
         held.append(sqlite3.connect(os.path.join(os.environ.get("TMPDIR", "/tmp"), "own.db")))
