@@ -249,21 +249,25 @@ def scores_at(
 
 
 def in_turns(cases: Sequence[Sequence[Net]], *, beside: bool = False) -> float:
-    """How many times as much all calls of all cases take in most launches as each case's own most launches say: whoever
-    puts work off until a few calls of one case in some launches and of another in others. 1 for one case alone.
+    """How many times as much all calls of all cases take in most launches as their usual calls, with what is usually put
+    off, say: whoever puts work off until a few calls of one case in some launches and of another in others, or until
+    few calls in some launches and until many in others. 1 if neither.
 
     `beside`: the same of the baseline.
     """
     tails = [[n.baseline_tail if beside else n.tail for n in nets] for nets in cases]
     known = [statistics.median_low(each) for each in tails]
-    times = []
+    took, said = [], []
     for launch in range(min(map(len, cases))):
         means = [nets[launch].baseline_mean_ns if beside else nets[launch].mean_ns for nets in cases]
         whole_ns = [(mean or 0.0) * len(nets[launch].samples_ns) for mean, nets in zip(means, cases, strict=True)]
-        took = math.fsum(ns * tail[launch] for ns, tail in zip(whole_ns, tails, strict=True))
-        said = math.fsum(ns * tail for ns, tail in zip(whole_ns, known, strict=True))
-        times.append(took / said if said > 0 else 1.0)
-    return max(1.0, statistics.median_low(times)) if len(cases) > 1 and times else 1.0
+        took.append(math.fsum(ns * tail[launch] for ns, tail in zip(whole_ns, tails, strict=True)))
+        said.append(math.fsum(ns * tail for ns, tail in zip(whole_ns, known, strict=True)))
+    if not said or min(said) <= 0:
+        return 1.0
+    by_case = statistics.median_low(whole / usual for whole, usual in zip(took, said, strict=True))
+    by_launch = statistics.median_low(took) / math.exp(statistics.fmean(map(math.log, said)))
+    return max(1.0, by_case, by_launch)
 
 
 def in_the_tail(cases: Sequence[Sequence[Net]], ranking_by: RankingBy) -> float:
