@@ -51,6 +51,13 @@ def test_overlap_is_no_chain() -> None:
     assert [(row.best_rank, row.worst_rank) for row in rows] == [(1, 2), (1, 3), (2, 3)]
 
 
+def test_whoever_stands_within_an_interval_is_tied_with_it() -> None:
+    """A score of 1 whose interval reaches to 3, as that of work put off until a few calls, was told apart from 2.9."""
+    put_off = replace(entry(1, 1.0, run=1), low_s=0.99, high_s=3.0)
+    rows = ranked([put_off, entry(2, 2.9, wide=0.01, run=2), entry(3, 9.0, wide=0.01, run=3)])
+    assert [row.tied_with for row in rows] == [(2,), (1,), ()]
+
+
 def test_the_difference_decides_and_no_rank_hangs_on_half_a_percent() -> None:
     """Two intervals may touch and their difference still leave zero out; and of two sure times nearly alike neither
     leads."""
