@@ -266,6 +266,15 @@ def test_work_that_is_put_off_until_more_calls_in_some_launches_than_in_others_i
         assert found.value > 0.99 * twin.value / timing.TAIL_TIMES
 
 
+def test_a_longer_case_beside_it_hides_nothing_that_is_put_off_in_some_launches() -> None:
+    """Together they took as long as one might think; where cases count alike the short one was ahead."""
+    short, alike = [_uneven(FEW if n % 2 else MANY, TEN) for n in range(5)], [_uneven(TEN, TEN) for n in range(5)]
+    long = [_uneven([1000 * ns for ns in TEN], [1000 * ns for ns in TEN]) for _ in range(5)]
+    found, twin = (timing.in_units([one, long], [1.0, 1.0], "geom") for one in (short, alike))
+    assert found.high > 0.99 * twin.value
+    assert timing.put_off([short, long], "geom") == pytest.approx(5**0.5, rel=0.1)
+
+
 def test_bursts_in_some_launches_make_no_interval_of_several_cases_wider() -> None:
     burst = [10_001_000] * 27 + [90_001_000] * 3
     cases = [[_uneven(burst if n == case else TEN, TEN) for n in range(5)] for case in range(2)]
@@ -284,7 +293,7 @@ def test_a_machine_that_is_busy_for_both_in_turns_widens_no_ratio() -> None:
 
 def test_one_case_is_counted_as_alone() -> None:
     nets = [_uneven([5_001_000 + 7 * n, *TWO], TEN) for n in range(5)]
-    assert timing.in_turns([nets]) == pytest.approx(1.0) == timing.in_turns([nets], beside=True)
+    assert timing.in_turns([nets]) == timing.in_turns([nets], beside=True) == 1.0
     assert timing.in_units([nets], [1.0], "geom").high == pytest.approx(timing.figures(nets)["ratio_high"])
 
 

@@ -194,13 +194,29 @@ def paired(nets: Sequence[Net], side: Side = KNOWN) -> list[float]:
 def _each_at(nets: Sequence[Net], side: Side) -> list[tuple[float, float | None]]:
     """Each launch's net time, counted so, and its baseline's. What isn't known of it is never more than it (`net`)."""
     if side.by_mean:
-        # a busy machine's longest calls are in some launches; work that was put off until a few calls is in most
-        tail = statistics.median_low(n.tail for n in nets) if nets else 1.0
-        beside = statistics.median_low(n.baseline_tail for n in nets) if nets else 1.0
+        tail, beside = _usual_tail(nets), _usual_tail(nets, beside=True)
         means = [(n.mean_ns or n.median_ns, n.baseline_mean_ns or n.baseline_ns) for n in nets]
         return [(tail * own, beside * base if base else None) for own, base in means]
     moved = side.sign * LEEWAY_SHARE
     return [(n.median_ns + moved * min(n.leeway_ns, n.median_ns), n.baseline_ns) for n in nets]
+
+
+def _usual_tail(nets: Sequence[Net], *, beside: bool = False) -> float:
+    """How many times as much as all but the slowest calls of every launch say all calls of most launches take. `beside`:
+    the baseline's.
+
+    A busy machine's longest calls are in some launches; work that is put off is in most, until a few calls in some of
+    them and many in others. Those with many have a short tail, and of those with few most calls are short.
+    """
+    if not nets:
+        return 1.0
+    tails = [n.baseline_tail if beside else n.tail for n in nets]
+    means = [(n.baseline_mean_ns if beside else n.mean_ns) or 0.0 for n in nets]
+    known = statistics.median_low(tails)
+    if min(means) <= 0:
+        return known
+    whole = statistics.median_low(mean * tail for mean, tail in zip(means, tails, strict=True))
+    return max(known, whole / math.exp(statistics.fmean(map(math.log, means))))
 
 
 def put_off(cases: Sequence[Sequence[Net]], ranking_by: RankingBy) -> float | None:
@@ -249,25 +265,23 @@ def scores_at(
 
 
 def in_turns(cases: Sequence[Sequence[Net]], *, beside: bool = False) -> float:
-    """How many times as much all calls of all cases take in most launches as their usual calls, with what is usually put
-    off, say: whoever puts work off until a few calls of one case in some launches and of another in others, or until
-    few calls in some launches and until many in others. 1 if neither.
+    """How many times as much all calls of all cases take in most launches as each case's own most launches say: whoever
+    puts work off until a few calls of one case in some launches and of another in others. 1 for one case alone.
 
     `beside`: the same of the baseline.
     """
     tails = [[n.baseline_tail if beside else n.tail for n in nets] for nets in cases]
-    known = [statistics.median_low(each) for each in tails]
+    known = [_usual_tail(nets, beside=beside) for nets in cases]
     took, said = [], []
     for launch in range(min(map(len, cases))):
         means = [nets[launch].baseline_mean_ns if beside else nets[launch].mean_ns for nets in cases]
         whole_ns = [(mean or 0.0) * len(nets[launch].samples_ns) for mean, nets in zip(means, cases, strict=True)]
         took.append(math.fsum(ns * tail[launch] for ns, tail in zip(whole_ns, tails, strict=True)))
         said.append(math.fsum(ns * tail for ns, tail in zip(whole_ns, known, strict=True)))
-    if not said or min(said) <= 0:
+    if len(cases) < 2 or not said or min(said) <= 0:
         return 1.0
-    by_case = statistics.median_low(whole / usual for whole, usual in zip(took, said, strict=True))
-    by_launch = statistics.median_low(took) / math.exp(statistics.fmean(map(math.log, said)))
-    return max(1.0, by_case, by_launch)
+    by_launch = statistics.median_low(whole / usual for whole, usual in zip(took, said, strict=True))
+    return max(1.0, by_launch, statistics.median_low(took) / math.exp(statistics.fmean(map(math.log, said))))
 
 
 def in_the_tail(cases: Sequence[Sequence[Net]], ranking_by: RankingBy) -> float:
