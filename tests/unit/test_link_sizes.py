@@ -51,6 +51,22 @@ def test_room_to_spare_is_bounded(tmp_path: Path) -> None:
         judge.close()
 
 
+def test_whoever_still_holds_its_files_holds_none_of_their_memory(tmp_path: Path) -> None:
+    """Descriptors may be on their way through dead sockets for seconds, and the next launch had no room."""
+    judge = JudgeEnd(tmp_path / "link")
+    judge.room(4 * MIB)
+    judge.reach(4 * MIB)
+    kept = [os.open(tmp_path / "link" / name, os.O_RDWR) for name in runner_link.FILES]
+    try:
+        for fd in kept:
+            os.pwrite(fd, bytes(64), 0)
+        judge.close()
+        assert [os.fstat(fd).st_blocks for fd in kept] == [0] * len(kept)
+    finally:
+        for fd in kept:
+            os.close(fd)
+
+
 def punch(file: Path, at: int, size: int) -> None:
     subprocess.run(["fallocate", "--punch-hole", "-o", str(at), "-l", str(size), file], check=True)
 

@@ -414,10 +414,12 @@ class RanksLaunch(Launch):
 
     def close(self) -> str:
         """End it. Returns what it wrote."""
-        for end in self._ends:
-            end.close()
-        self._ends = []
-        return super().close()
+        try:
+            return super().close()
+        finally:
+            for end in self._ends:
+                end.close()
+            self._ends = []
 
 
 def _of_part(rank: int, part: Prepared) -> tuple[int, int, str]:

@@ -260,8 +260,12 @@ class JudgeEnd:
         os.pwrite(self.bell, bytes(8), TEXT_SIZE)
 
     def close(self) -> None:
-        """Close and remove the files."""
+        """Close and remove the files, once nobody should use them any more. Whoever still holds one, as sockets do that
+        are themselves on their way through others until the kernel finds that nobody waits for them, holds none of its
+        memory, which the next launch needs."""
         for name, fd in self._fds.items():
+            with contextlib.suppress(OSError):
+                os.ftruncate(fd, 0)
             os.close(fd)
             # a runner that sees the folder may have put anything in their place
             with contextlib.suppress(OSError):
