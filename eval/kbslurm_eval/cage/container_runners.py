@@ -67,6 +67,7 @@ from typing import Any
 
 from kbslurm_eval.cage import held_locks, places, seen_processes, sent_descriptors
 from kbslurm_eval.cage.core_warmer import CoreWarmer
+from kbslurm_eval.cage.dead_sockets import DeadSockets
 from kbslurm_eval.cage.held_locks import HeldLocks
 from kbslurm_eval.cage.held_memory import HeldMemory
 from kbslurm_eval.cage.kernel_memory import KernelMemory
@@ -201,6 +202,7 @@ class ContainerRunner:
         self._pid = self._awaited()
         self._tree = ProcessTree([self._pid], None, inner=True)
         self._kernel_memory, self._locks = KernelMemory(self._pid, self._lookout), HeldLocks(self._lookout)
+        self._dead = DeadSockets(self._kernel_memory.sockets_there)
         self._sent, self._hoarded = SentDescriptors(self._lookout), Hoarded(self._lookout)
 
     @property
@@ -221,19 +223,21 @@ class ContainerRunner:
     def thaw(self) -> None:
         """Continue all its processes."""
         self._rests = False
+        self._dead.go_on()
         self._tree.thaw()
 
     def freeze(self) -> None:
         """Stop all its processes; all are stopped when this returns."""
         self._tree.freeze(None)
         self._rests = True
+        self._dead.wait(self._tree.known)
         if not self._noticed:
             self._noticed = True
             self._bell.notice(self._tree.known())
 
     def went_on_ns(self) -> int:
         """How long some of its processes went on while it was stopped last."""
-        return self._tree.went_on_ns
+        return self._tree.went_on_ns + self._dead.waited_ns
 
     def stopping_ns(self) -> int:
         """How long it took until all its processes were found stopped last."""
@@ -313,6 +317,8 @@ class ContainerRunner:
             while not cleared.exists() and time.monotonic() < deadline:
                 time.sleep(0.002)
         self._tree.close()
+        self._dead.wait_for_all()
+        self._kernel_memory.close()
 
     def log(self) -> str:
         """Its stdout and stderr, capped; the container's messages if it never ran."""

@@ -21,12 +21,20 @@ class KernelMemory:
     shares the judge's, those that its processes have open are counted."""
 
     def __init__(self, pid: int, lookout: Lookout | None = None) -> None:
-        self._apart = pid if lookout is None and _is_apart(pid) else None
+        self._told_at: int | None = None  # kept open: it tells as much once all processes have ended
         self._lookout, self._looks, self._watches = lookout, Rationed(), 0
         self._each = BUFFER
         file = "/proc/sys/net/core/wmem_default"
         with contextlib.suppress(OSError, ValueError), open(file, encoding="ascii") as told:
             self._each = int(told.read())
+        if lookout is None and _is_apart(pid):
+            self._look_at(pid)
+
+    def close(self) -> None:
+        """Nobody asks any more."""
+        if self._told_at is not None:
+            os.close(self._told_at)
+            self._told_at = None
 
     def now(self, pids: Iterable[int], *, rests: bool = True) -> int:
         """In bytes; `pids`: its processes. `rests`: all of them are stopped, so that there is time to ask."""
@@ -41,19 +49,25 @@ class KernelMemory:
 
     def sockets(self, pids: Iterable[int]) -> int | None:
         """How many there are in its network namespace; None where that is the judge's, too."""
-        if (found := self._sockets_there()) is None and self._lookout is not None:
+        if self._told_at is None and self._lookout is not None:
             # a container's program is beside it, in a network namespace of neither
-            self._apart = next((pid for pid in pids if is_inside(pid) and _is_apart(pid)), None)
-            found = self._sockets_there()
-        return found
+            for pid in pids:
+                if is_inside(pid) and _is_apart(pid):
+                    self._look_at(pid)
+                    break
+        return self.sockets_there()
 
-    def _sockets_there(self) -> int | None:
-        if self._apart is not None:
-            file = f"/proc/{self._apart}/net/sockstat"
-            with contextlib.suppress(OSError, ValueError, IndexError), open(file, encoding="ascii") as told:
-                return int(told.readline().split()[2])  # "sockets: used 27"
-            return None if self._lookout is not None else 0
-        return None
+    def sockets_there(self) -> int | None:
+        """The same, where that namespace is known."""
+        if self._told_at is None:
+            return None
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            return int(os.pread(self._told_at, 64, 0).split(None, 3)[2])  # "sockets: used 27"
+        return None if self._lookout is not None else 0
+
+    def _look_at(self, pid: int) -> None:
+        with contextlib.suppress(OSError):
+            self._told_at = os.open(f"/proc/{pid}/net/sockstat", os.O_RDONLY | os.O_CLOEXEC)
 
     def _told_of(self, pids: Sequence[int], lookout: Lookout, rests: bool) -> int:
         """How many descriptors are in the pollers of those that the judge can't look at, as of the last look."""

@@ -19,6 +19,7 @@ from typing import Any
 
 from kbslurm_eval.cage import held_files, held_locks, sent_descriptors, user_counts, users
 from kbslurm_eval.cage.core_warmer import CoreWarmer
+from kbslurm_eval.cage.dead_sockets import DeadSockets
 from kbslurm_eval.cage.held_files import HeldFiles
 from kbslurm_eval.cage.held_locks import HeldLocks
 from kbslurm_eval.cage.held_memory import HeldMemory
@@ -222,6 +223,7 @@ class LocalRunner:
         )
         self._kernel_memory, self._files = KernelMemory(self._main), HeldFiles(self.work)
         self._locks, self._sent = HeldLocks(), SentDescriptors()
+        self._dead = DeadSockets(self._kernel_memory.sockets_there)
         self._drain = RunnerLog(log_read, limits.log_bytes)
         self._text: str | None = None
 
@@ -307,6 +309,7 @@ class LocalRunner:
 
     def thaw(self) -> None:
         """Continue all its processes."""
+        self._dead.go_on()
         self._tree.thaw()
 
     def freeze(self) -> None:
@@ -315,10 +318,11 @@ class LocalRunner:
         if not self._keeper:  # only this launch ran, so any orphan that appeared meanwhile is its own
             for pid in orphans_now():
                 LAUNCH_OF_ORPHAN.setdefault(pid, self._main)
+        self._dead.wait(self._own)
 
     def went_on_ns(self) -> int:
         """How long some of its processes went on while it was stopped last."""
-        return self._tree.went_on_ns
+        return self._tree.went_on_ns + self._dead.waited_ns
 
     def stopping_ns(self) -> int:
         """How long it took until all its processes were found stopped last."""
@@ -411,6 +415,8 @@ class LocalRunner:
         if not self._keeper:
             end_orphans(self._main)
         self._tree.close()
+        self._dead.wait_for_all()
+        self._kernel_memory.close()
 
     def log(self) -> str:
         """What it wrote to stdout and stderr, capped."""

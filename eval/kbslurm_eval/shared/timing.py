@@ -202,7 +202,7 @@ def _each_at(nets: Sequence[Net], side: Side) -> list[tuple[float, float | None]
 
 
 def _usual_tail(nets: Sequence[Net], *, beside: bool = False) -> float:
-    """How many times as much as all but the slowest calls of every launch say all calls of most launches take. `beside`:
+    """How many times as much as all but the slowest calls of each launch say all calls of most launches take. `beside`:
     the baseline's.
 
     A busy machine's longest calls are in some launches; work that is put off is in most, until a few calls in some of

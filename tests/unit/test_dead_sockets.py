@@ -1,0 +1,151 @@
+"""What is on its way through sockets that nobody has open any more."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from kbslurm_eval.cage import dead_sockets
+from kbslurm_eval.cage.kernel_memory import KernelMemory
+from tests.services import USER_NAMESPACES, needs
+
+# Each socket is on its way through the next one, and the last through itself; a pipe is on its way through the first.
+NEST = """
+import os, signal, socket, sys
+
+reads, writes = os.pipe()
+fds = [writes]
+for _ in range(int(sys.argv[1])):
+    here, there = socket.socketpair()
+    socket.send_fds(there, [b"x"], fds)
+    for fd in fds:
+        os.close(fd)
+    there.close()
+    fds = [here.detach()]
+here, there = socket.socketpair()
+socket.send_fds(there, [b"x"], [here.fileno(), *fds])
+for fd in fds:
+    os.close(fd)
+there.close()
+print(reads, flush=True)
+sys.stdin.readline()
+here.close()
+waits = socket.socketpair()
+waits[0].send(b"x")
+print("dead", flush=True)
+signal.pause()
+"""
+
+
+@contextlib.contextmanager
+def nested(depth: int) -> Iterator[tuple[subprocess.Popen[str], KernelMemory, int]]:
+    """A process in a network of its own with so many, and the reading end of what the innermost holds."""
+    argv = ["unshare", "--user", "--map-root-user", "--net", sys.executable, "-c", NEST, str(depth)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            number = int(process.stdout.readline())
+            memory = KernelMemory(process.pid)
+            reads = os.open(f"/proc/{process.pid}/fd/{number}", os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                yield process, memory, reads
+            finally:
+                os.close(reads)
+                memory.close()
+        finally:
+            process.kill()
+
+
+def die(process: subprocess.Popen[str]) -> None:
+    """Nobody has the outermost open any more; it is stopped."""
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "dead\n"
+    process.send_signal(signal.SIGSTOP)
+
+
+@needs(USER_NAMESPACES)
+@pytest.mark.parametrize("depth", [0, 1, 20])
+def test_what_died_in_a_call_is_waited_for_and_billed(depth: int) -> None:
+    """The kernel let go of it in somebody else's call."""
+    with nested(depth) as (process, memory, reads):
+        dead = dead_sockets.DeadSockets(memory.sockets_there)
+        dead.go_on()
+        dead.wait(lambda: [process.pid])
+        assert dead.waited_ns == 0, "somebody has it open"
+        die(process)
+        dead.wait(lambda: [process.pid])
+        assert dead.waited_ns > 100_000
+        assert os.read(reads, 1) == b"", "nobody has it any more"
+        dead.wait(lambda: [process.pid])
+        assert dead.waited_ns == 0, "those that are open stay"
+
+
+@needs(USER_NAMESPACES)
+def test_what_it_leaves_is_gone_before_the_next_one_starts() -> None:
+    """Sixty in one another kept their memory for half a second after their launch."""
+    with nested(60) as (process, memory, reads):
+        dead = dead_sockets.DeadSockets(memory.sockets_there)
+        process.kill()
+        process.wait()
+        assert memory.sockets_there()
+        dead.wait_for_all()
+        assert memory.sockets_there() == 0
+        assert os.read(reads, 1) == b""
+
+
+ACCEPTS = """
+import signal, socket
+
+server = socket.socket()
+server.bind(("127.0.0.1", 0))
+server.listen()
+client = socket.create_connection(server.getsockname())
+print("connected", flush=True)
+signal.pause()
+"""
+
+
+@needs(USER_NAMESPACES)
+def test_a_connection_that_nobody_has_accepted_yet_costs_nothing() -> None:
+    run = ["sh", "-c", 'ip link set lo up && exec "$@"', "run", sys.executable, "-c", ACCEPTS]
+    argv = ["unshare", "--user", "--map-root-user", "--net", *run]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        memory = None
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "connected\n"
+            memory = KernelMemory(process.pid)
+            assert memory.sockets_there() == 3
+            dead = dead_sockets.DeadSockets(memory.sockets_there)
+            dead.wait(lambda: [process.pid])
+            assert dead.waited_ns == 0
+        finally:
+            process.kill()
+            if memory is not None:
+                memory.close()
+
+
+def test_while_files_are_freed_fast_nobody_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a call of some milliseconds the kernel finds dead ones, and frees what they hold in the next."""
+    sizes = [900_000, 890_000, 800_000, 799_990, 700_000]
+    monkeypatch.setattr(dead_sockets, "_in_files", lambda fd: sizes.pop(0))
+    dead = dead_sockets.DeadSockets(lambda: None)
+    monkeypatch.setattr(dead_sockets, "BEGUN_NS", 0)
+    dead.wait(list)
+    assert sizes == [700_000] and dead.waited_ns == 0, "on whose behalf can't be told"
+    monkeypatch.setattr(dead_sockets, "BEGUN_NS", 1 << 60)
+    dead.wait(list)
+    assert sizes == [700_000], "a short call is over before that begins"
+
+
+def test_how_much_is_in_files_is_told_here() -> None:
+    with open("/proc/meminfo", "rb") as file:
+        assert dead_sockets._in_files(file.fileno()) >= 0
