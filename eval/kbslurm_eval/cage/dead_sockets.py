@@ -108,7 +108,7 @@ def _until_nothing_is_freed() -> None:
 
 def _in_files(fd: int) -> int:
     told = os.pread(fd, 4096, 0)
-    at = told.index(b"\nShmem:") + 7
+    at = told.index(b"\nCached:") + 8
     return int(told[at : told.index(b"kB", at)])
 
 
