@@ -80,7 +80,7 @@ def _launch(spec: dict[str, Any], said: int) -> None:
         make_root(spec)
         keeper = _clone()
         if keeper == 0:
-            _keep(said, me)
+            _keep(said, me, spec["judge"])
         os.write(said, f"keeper {keeper}\n".encode())
     runner = _clone()
     if runner == 0:
@@ -123,6 +123,13 @@ def _parent() -> int:
         return 0
 
 
+def _die_with(judge: int) -> None:
+    """The kernel ends this process when its parent ends. One that has ended already, it says nothing of."""
+    prctl(PR_SET_PDEATHSIG, SIGKILL)
+    if _parent() not in (0, judge):
+        os._exit(0)
+
+
 def _own_namespaces(root: bool, launch_uid: int) -> None:
     uid, gid, me = os.getuid(), os.getgid(), os.getpid()
     ready, go = os.pipe()
@@ -156,14 +163,14 @@ def _loopback_up() -> None:
         fcntl.ioctl(asked, SIOCSIFFLAGS, struct.pack("<16sH22x", b"lo", flags | IFF_UP))
 
 
-def _keep(said: int, launcher: int) -> None:
+def _keep(said: int, launcher: int, judge: int) -> None:
     """Pid 1 of the namespace: holds nothing, reaps orphans, and dies with the judge; then the kernel ends the rest."""
     try:
         os.close(said)
         os.closerange(0, 64)
         libc.signal(SIGCHLD, ctypes.c_void_p(SIG_IGN))
         _outlive(launcher)
-        prctl(PR_SET_PDEATHSIG, SIGKILL)
+        _die_with(judge)
         prctl(PR_SET_DUMPABLE, 0)
         while True:
             libc.pause()
@@ -185,7 +192,7 @@ def _become_runner(spec: dict[str, Any], caged: bool, root: bool) -> None:
     os.closerange(4, 4096)
     fenced = spec["level"] == 1 and _confine_files(spec)
     drop_user(spec, caged, root, fenced=fenced)
-    prctl(PR_SET_PDEATHSIG, SIGKILL)
+    _die_with(spec["judge"])
     spared = spec["oom_score"] == SPARED
     set_limits(spec["limits"], own_namespace=caged, gpu=bool(spec["devices"]), spared=spared)
     os.umask(0o022)

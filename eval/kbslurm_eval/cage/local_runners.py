@@ -300,6 +300,7 @@ class LocalRunner:
             "oom_score": self._oom_score,
             "log_fd": log_write,
             "said_fd": said_fd,
+            "judge": int(os.readlink("/proc/self")),
             "argv": [*around, sys.executable, "-I", "-B", program, "--runner", link],
             "env": runner_environment("/tmp")
             if caged
