@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterable
 
 from kbslurm_eval.cage.seen_processes import is_hidden, open_files
 
-STAYS_S = 0.05  # as many as before for so long: they are on their way to somebody who is there
+QUIET = 2  # rounds of the kernel's in which none went: the others are on their way to somebody who is there
 MOST_S = 60.0
-LOOK_S = 0.0005
-LET_GO_S = 1.0
-BEGUN_NS = 1_000_000  # in a shorter call the kernel hasn't begun to let go of what was found dead in it
+LET_GO_S, REFUSED_S = 1.0, 0.02  # how long a round may take, and takes for whom it can't be seen
+COARSE_CLOCK = 6  # CLOCK_MONOTONIC_COARSE, which goes on with each tick of the kernel's
 FREED_LOOK_S, FREED_MOST_S = 0.0001, 1.0  # between two looks at the memory of files
-FREED_KB = 1024  # so much less at the second one is much
+FREED_QUIET = 5  # looks in which it doesn't become less; it is counted in parts of half a megabyte
 
 
 class DeadSockets:
@@ -28,6 +27,9 @@ class DeadSockets:
 
     def __init__(self, many: Callable[[], int | None]) -> None:
         self._many, self._went_at_ns = many, time.perf_counter_ns()
+        self._tick_ns, self._is_blind = 0, False
+        with contextlib.suppress(OSError):
+            self._tick_ns = int(time.clock_getres(COARSE_CLOCK) * 1e9)
         self.waited_ns = 0
 
     def go_on(self) -> None:
@@ -38,13 +40,15 @@ class DeadSockets:
         """All of its processes, which are these, are stopped: until none is left, of which `waited_ns` counts. Not for
         those that stay, as connections do that nobody has accepted yet."""
         began, self.waited_ns = time.perf_counter_ns(), 0
-        if there := self._many():
+        if not self._is_blind and (there := self._many()):
             own = list(pids())
             known = 0 if any(map(is_hidden, own)) else _open_in(own)
             if there > known and (last_ns := self._until(known)):
                 self.waited_ns = last_ns - began
                 return
-        if began - self._went_at_ns >= BEGUN_NS:
+        if (
+            began - self._went_at_ns >= self._tick_ns
+        ):  # in a shorter call it hasn't begun with what was found dead in it
             _until_nothing_is_freed()
 
     def wait_for_all(self) -> None:
@@ -53,55 +57,57 @@ class DeadSockets:
             self._until(0)
 
     def _until(self, known: int) -> int:
-        """Until no more than these are left, or none goes for a while: when the last one went, or 0 if none did."""
-        _close_one()
-        began, last_ns = time.monotonic(), 0
-        changed, left = began, self._many() or 0
-        while left > known and time.monotonic() - changed < STAYS_S and time.monotonic() - began < MOST_S:
-            time.sleep(LOOK_S)
-            if (now := self._many() or 0) < left:
-                left, changed, last_ns = now, time.monotonic(), time.perf_counter_ns()
+        """Until no more than these are left, or none goes any more: when the last one went, or 0 if none did."""
+        until, last_ns, quiet = time.monotonic() + MOST_S, 0, 0
+        left = self._many() or 0
+        while left > known and quiet < QUIET and time.monotonic() < until:
+            if not _round():
+                self._is_blind = True  # gVisor never lets go of them
+                break
+            now = self._many() or 0
+            if now < left:
+                last_ns, quiet = time.perf_counter_ns(), -1
+            left, quiet = now, quiet + 1
         if last_ns:
-            for _ in range(2):  # what is let go of together comes in any order
-                _let_go_of_one()
+            for _ in range(QUIET):  # what is let go of together comes in any order
+                _round()
         return last_ns
 
 
-def _close_one() -> None:
-    """Whoever closes a socket makes the kernel look for dead ones."""
-    for end in socket.socketpair():
-        end.close()
-
-
-def _let_go_of_one() -> None:
-    """Wait until the kernel has let go of a dead socket of our own, and so of all that came before."""
+def _round() -> bool:
+    """Have the kernel look for dead sockets, and wait until it has let go of one of our own, and so of all that it had
+    found before. False if it doesn't."""
     here, there = socket.socketpair()
     reads, writes = os.pipe()
-    with contextlib.suppress(OSError):  # this user may have too many on their way
+    try:
         socket.send_fds(there, [b"x"], [here.fileno(), writes])
+        is_sent = True
+    except OSError:  # this user has too many on their way
+        is_sent = False
     os.close(writes)
     here.close()
-    there.close()
-    _close_one()
-    with contextlib.suppress(OSError):
-        select.select([reads], [], [], LET_GO_S)
-    os.close(reads)
+    there.close()  # whoever closes one makes the kernel look
+    try:
+        if is_sent:
+            return bool(select.select([reads], [], [], LET_GO_S)[0])
+        time.sleep(REFUSED_S)
+        return True
+    finally:
+        os.close(reads)
 
 
 def _until_nothing_is_freed() -> None:
     """Wait while the memory of files becomes less: everything that was let go of together is found at once, but whoever
     has large files takes long. On whose behalf can't be told, so that it is nobody's bill."""
-    until = time.monotonic() + FREED_MOST_S
+    until, quiet = time.monotonic() + FREED_MOST_S, 0
     with contextlib.suppress(OSError, ValueError):
         fd = os.open("/proc/meminfo", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            before = _in_files(fd)
-            while time.monotonic() < until:
+            least = _in_files(fd)
+            while quiet < FREED_QUIET and time.monotonic() < until:
                 time.sleep(FREED_LOOK_S)
                 now = _in_files(fd)
-                if before - now < FREED_KB:
-                    break
-                before = now
+                least, quiet = min(least, now), 0 if now < least else quiet + 1
         finally:
             os.close(fd)
 
