@@ -12,14 +12,14 @@ import socket
 import time
 from collections.abc import Callable, Iterable
 
+from kbslurm_eval.cage.kernel import is_gvisor
 from kbslurm_eval.cage.seen_processes import is_hidden, open_files
 
 QUIET = 2  # rounds of the kernel's in which none went: the others are on their way to somebody who is there
 MOST_S = 60.0
-LET_GO_S, REFUSED_S = 1.0, 0.02  # how long a round may take, and takes for whom it can't be seen
+REFUSED_S = 0.02  # how long a round takes where it can't be seen
 COARSE_CLOCK = 6  # CLOCK_MONOTONIC_COARSE, which goes on with each tick of the kernel's
-FREED_LOOK_S, FREED_MOST_S = 0.0001, 1.0  # between two looks at the memory of files
-FREED_QUIET = 5  # looks in which it doesn't become less; it is counted in parts of half a megabyte
+LOOK_S = 0.00005  # between two looks at who works on this node
 
 
 class DeadSockets:
@@ -27,10 +27,9 @@ class DeadSockets:
 
     def __init__(self, many: Callable[[], int | None]) -> None:
         self._many, self._went_at_ns = many, time.perf_counter_ns()
-        self._tick_ns, self._is_blind = 0, False
+        self._tick_ns, self.waited_ns = 0, 0
         with contextlib.suppress(OSError):
             self._tick_ns = int(time.clock_getres(COARSE_CLOCK) * 1e9)
-        self.waited_ns = 0
 
     def go_on(self) -> None:
         """Its processes are about to."""
@@ -40,20 +39,22 @@ class DeadSockets:
         """All of its processes, which are these, are stopped: until none is left, of which `waited_ns` counts. Not for
         those that stay, as connections do that nobody has accepted yet."""
         began, self.waited_ns = time.perf_counter_ns(), 0
-        if not self._is_blind and (there := self._many()):
+        if is_gvisor():  # it doesn't look for them
+            return
+        if there := self._many():
             own = list(pids())
             known = 0 if any(map(is_hidden, own)) else _open_in(own)
             if there > known and (last_ns := self._until(known)):
                 self.waited_ns = last_ns - began
                 return
-        if (
-            began - self._went_at_ns >= self._tick_ns
-        ):  # in a shorter call it hasn't begun with what was found dead in it
-            _until_nothing_is_freed()
+        # in a shorter call the kernel hasn't begun with those that were found dead in it
+        if began - self._went_at_ns >= self._tick_ns and _somebody_works():
+            for _ in range(QUIET):
+                _round()
 
     def wait_for_all(self) -> None:
         """The same once its processes have ended."""
-        if self._many():
+        if not is_gvisor() and self._many():
             self._until(0)
 
     def _until(self, known: int) -> int:
@@ -61,9 +62,7 @@ class DeadSockets:
         until, last_ns, quiet = time.monotonic() + MOST_S, 0, 0
         left = self._many() or 0
         while left > known and quiet < QUIET and time.monotonic() < until:
-            if not _round():
-                self._is_blind = True  # gVisor never lets go of them
-                break
+            _round()
             now = self._many() or 0
             if now < left:
                 last_ns, quiet = time.perf_counter_ns(), -1
@@ -74,9 +73,9 @@ class DeadSockets:
         return last_ns
 
 
-def _round() -> bool:
+def _round() -> None:
     """Have the kernel look for dead sockets, and wait until it has let go of one of our own, and so of all that it had
-    found before. False if it doesn't."""
+    found before, however long that takes: whoever has it work for long isn't waited for the less."""
     here, there = socket.socketpair()
     reads, writes = os.pipe()
     try:
@@ -87,35 +86,26 @@ def _round() -> bool:
     os.close(writes)
     here.close()
     there.close()  # whoever closes one makes the kernel look
-    try:
-        if is_sent:
-            return bool(select.select([reads], [], [], LET_GO_S)[0])
+    if is_sent:
+        select.select([reads], [], [], MOST_S)
+    else:
         time.sleep(REFUSED_S)
-        return True
-    finally:
-        os.close(reads)
+    os.close(reads)
 
 
-def _until_nothing_is_freed() -> None:
-    """Wait while the memory of files becomes less: everything that was let go of together is found at once, but whoever
-    has large files takes long. On whose behalf can't be told, so that it is nobody's bill."""
-    until, quiet = time.monotonic() + FREED_MOST_S, 0
-    with contextlib.suppress(OSError, ValueError):
-        fd = os.open("/proc/meminfo", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            least = _in_files(fd)
-            while quiet < FREED_QUIET and time.monotonic() < until:
-                time.sleep(FREED_LOOK_S)
-                now = _in_files(fd)
-                least, quiet = min(least, now), 0 if now < least else quiet + 1
-        finally:
-            os.close(fd)
+def _somebody_works() -> bool:
+    """Whether anybody on this node but this process has work to do: the kernel's own threads, for instance, which free
+    what was found dead before all was stopped. On whose behalf can't be told, so that the wait is nobody's bill."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        if _working() > 1:
+            time.sleep(LOOK_S)
+            return _working() > 1
+    return False
 
 
-def _in_files(fd: int) -> int:
-    told = os.pread(fd, 4096, 0)
-    at = told.index(b"\nCached:") + 8
-    return int(told[at : told.index(b"kB", at)])
+def _working() -> int:
+    with open("/proc/loadavg", "rb", buffering=0) as told:  # "0.20 0.18 0.12 1/80 11206"
+        return int(told.read(128).split()[3].split(b"/")[0])
 
 
 def _open_in(pids: Iterable[int]) -> int:
