@@ -136,16 +136,21 @@ def test_a_connection_that_nobody_has_accepted_yet_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("working", "lasts_s", "rounds"), [([1], 0.02, 0), ([3, 1], 0.02, 0), ([3, 2], 0.02, 2), ([], 0.0, 0)]
+    ("before", "working", "lasts_s", "rounds"),
+    [(1, [1], 0.02, 0), (1, [3, 1], 0.02, 0), (1, [3, 2], 0.02, 2), (1, [], 0.0, 0), (3, [], 0.02, 0)],
 )
 def test_what_was_begun_in_a_call_is_waited_for_where_somebody_works_after_it(
-    monkeypatch: pytest.MonkeyPatch, working: list[int], lasts_s: float, rounds: int
+    monkeypatch: pytest.MonkeyPatch, before: int, working: list[int], lasts_s: float, rounds: int
 ) -> None:
-    """In a call of some milliseconds the kernel finds dead ones, and frees what they hold in the next."""
+    """In a call of some milliseconds the kernel finds dead ones, and frees what they hold in the next. Not where others
+    have worked all the time."""
     made: list[None] = []
-    monkeypatch.setattr(dead_sockets, "_working", lambda: working.pop(0))
+    monkeypatch.setattr(dead_sockets, "_working", lambda: before)
     monkeypatch.setattr(dead_sockets, "_round", lambda: made.append(None))
     dead = dead_sockets.DeadSockets(lambda: None)
+    for _ in range(dead_sockets.SEEN):
+        dead.wait(list)
+    monkeypatch.setattr(dead_sockets, "_working", lambda: working.pop(0))
     dead.go_on()
     time.sleep(lasts_s)
     dead.wait(list)

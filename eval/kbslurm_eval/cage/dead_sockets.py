@@ -20,6 +20,7 @@ MOST_S = 60.0
 REFUSED_S = 0.02  # how long a round takes where it can't be seen
 COARSE_CLOCK = 6  # CLOCK_MONOTONIC_COARSE, which goes on with each tick of the kernel's
 LOOK_S = 0.00005  # between two looks at who works on this node
+SEEN = 8  # stops, in null calls before a submission is there, that show whether others always do
 
 
 class DeadSockets:
@@ -27,7 +28,7 @@ class DeadSockets:
 
     def __init__(self, many: Callable[[], int | None]) -> None:
         self._many, self._went_at_ns = many, time.perf_counter_ns()
-        self._tick_ns, self.waited_ns = 0, 0
+        self._tick_ns, self._stops, self._busy, self.waited_ns = 0, 0, 0, 0
         with contextlib.suppress(OSError):
             self._tick_ns = int(time.clock_getres(COARSE_CLOCK) * 1e9)
 
@@ -47,8 +48,10 @@ class DeadSockets:
             if there > known and (last_ns := self._until(known)):
                 self.waited_ns = last_ns - began
                 return
+        if self._stops < SEEN:
+            self._stops, self._busy = self._stops + 1, self._busy + _somebody_works()
         # in a shorter call the kernel hasn't begun with those that were found dead in it
-        if began - self._went_at_ns >= self._tick_ns and _somebody_works():
+        elif 2 * self._busy < SEEN and began - self._went_at_ns >= self._tick_ns and _somebody_works():
             for _ in range(QUIET):
                 _round()
 
@@ -95,7 +98,8 @@ def _round() -> None:
 
 def _somebody_works() -> bool:
     """Whether anybody on this node but this process has work to do: the kernel's own threads, for instance, which free
-    what was found dead before all was stopped. On whose behalf can't be told, so that the wait is nobody's bill."""
+    what was found dead before all was stopped. On whose behalf can't be told, so that the wait is nobody's bill, and
+    where other people's work is never done it tells nothing."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         if _working() > 1:
             time.sleep(LOOK_S)
