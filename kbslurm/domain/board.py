@@ -284,8 +284,8 @@ def _two_sided(t: float, degrees: int) -> float:
 
 
 def _half_width(timed: Timed) -> float:
-    """Half of its interval, in logarithms; but all of the slow side if that is more: so far reaches what a score doesn't
-    show of the work that is put off until a few calls."""
+    """Half of its interval, in logarithms; but all of the slow side if that is more: so far reaches what a score
+    doesn't show of the work that is put off until a few calls."""
     above = math.log(timed.high_s / timed.score_s)
     return max(above, (above + math.log(timed.score_s / timed.low_s)) / 2) if timed.low_s > 0 else above
 

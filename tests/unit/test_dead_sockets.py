@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -79,7 +78,6 @@ def test_what_died_in_a_call_is_waited_for_and_billed(depth: int) -> None:
     """The kernel let go of it in somebody else's call."""
     with nested(depth) as (process, memory, reads):
         dead = dead_sockets.DeadSockets(memory.sockets_there)
-        dead.go_on()
         dead.wait(lambda: [process.pid])
         assert dead.waited_ns == 0, "somebody has it open"
         die(process)
@@ -133,32 +131,6 @@ def test_a_connection_that_nobody_has_accepted_yet_costs_nothing() -> None:
             process.kill()
             if memory is not None:
                 memory.close()
-
-
-@pytest.mark.parametrize(
-    ("before", "working", "lasts_s", "rounds"),
-    [(1, [1], 0.02, 0), (1, [3, 1], 0.02, 0), (1, [3, 2], 0.02, 2), (1, [], 0.0, 0), (3, [], 0.02, 0)],
-)
-def test_what_was_begun_in_a_call_is_waited_for_where_somebody_works_after_it(
-    monkeypatch: pytest.MonkeyPatch, before: int, working: list[int], lasts_s: float, rounds: int
-) -> None:
-    """In a call of some milliseconds the kernel finds dead ones, and frees what they hold in the next. Not where others
-    have worked all the time."""
-    made: list[None] = []
-    monkeypatch.setattr(dead_sockets, "_working", lambda: before)
-    monkeypatch.setattr(dead_sockets, "_round", lambda: made.append(None))
-    dead = dead_sockets.DeadSockets(lambda: None)
-    for _ in range(dead_sockets.SEEN):
-        dead.wait(list)
-    monkeypatch.setattr(dead_sockets, "_working", lambda: working.pop(0))
-    dead.go_on()
-    time.sleep(lasts_s)
-    dead.wait(list)
-    assert (len(made), working, dead.waited_ns) == (rounds, [], 0), "on whose behalf can't be told"
-
-
-def test_who_works_on_this_node_is_told_here() -> None:
-    assert dead_sockets._working() >= 1
 
 
 SLOW = """

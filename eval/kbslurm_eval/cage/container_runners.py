@@ -223,7 +223,6 @@ class ContainerRunner:
     def thaw(self) -> None:
         """Continue all its processes."""
         self._rests = False
-        self._dead.go_on()
         self._tree.thaw()
 
     def freeze(self) -> None:

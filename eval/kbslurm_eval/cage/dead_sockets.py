@@ -18,23 +18,13 @@ from kbslurm_eval.cage.seen_processes import is_hidden, open_files
 QUIET = 2  # rounds of the kernel's in which none went: the others are on their way to somebody who is there
 MOST_S = 60.0
 REFUSED_S = 0.02  # how long a round takes where it can't be seen
-COARSE_CLOCK = 6  # CLOCK_MONOTONIC_COARSE, which goes on with each tick of the kernel's
-LOOK_S = 0.00005  # between two looks at who works on this node
-SEEN = 8  # stops, in null calls before a submission is there, that show whether others always do
 
 
 class DeadSockets:
     """Those of one runner, where it has a network namespace of its own. `many`: how many sockets there are in it."""
 
     def __init__(self, many: Callable[[], int | None]) -> None:
-        self._many, self._went_at_ns = many, time.perf_counter_ns()
-        self._tick_ns, self._stops, self._busy, self.waited_ns = 0, 0, 0, 0
-        with contextlib.suppress(OSError):
-            self._tick_ns = int(time.clock_getres(COARSE_CLOCK) * 1e9)
-
-    def go_on(self) -> None:
-        """Its processes are about to."""
-        self._went_at_ns = time.perf_counter_ns()
+        self._many, self.waited_ns = many, 0
 
     def wait(self, pids: Callable[[], Iterable[int]]) -> None:
         """All of its processes, which are these, are stopped: until none is left, of which `waited_ns` counts. Not for
@@ -47,13 +37,6 @@ class DeadSockets:
             known = 0 if any(map(is_hidden, own)) else _open_in(own)
             if there > known and (last_ns := self._until(known)):
                 self.waited_ns = last_ns - began
-                return
-        if self._stops < SEEN:
-            self._stops, self._busy = self._stops + 1, self._busy + _somebody_works()
-        # in a shorter call the kernel hasn't begun with those that were found dead in it
-        elif 2 * self._busy < SEEN and began - self._went_at_ns >= self._tick_ns and _somebody_works():
-            for _ in range(QUIET):
-                _round()
 
     def wait_for_all(self) -> None:
         """The same once its processes have ended."""
@@ -79,37 +62,21 @@ class DeadSockets:
 def _round() -> None:
     """Have the kernel look for dead sockets, and wait until it has let go of one of our own, and so of all that it had
     found before, however long that takes: whoever has it work for long isn't waited for the less."""
-    here, there = socket.socketpair()
-    reads, writes = os.pipe()
-    try:
-        socket.send_fds(there, [b"x"], [here.fileno(), writes])
-        is_sent = True
-    except OSError:  # this user has too many on their way
-        is_sent = False
-    os.close(writes)
-    here.close()
-    there.close()  # whoever closes one makes the kernel look
-    if is_sent:
-        select.select([reads], [], [], MOST_S)
-    else:
-        time.sleep(REFUSED_S)
-    os.close(reads)
-
-
-def _somebody_works() -> bool:
-    """Whether anybody on this node but this process has work to do: the kernel's own threads, for instance, which free
-    what was found dead before all was stopped. On whose behalf can't be told, so that the wait is nobody's bill, and
-    where other people's work is never done it tells nothing."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        if _working() > 1:
-            time.sleep(LOOK_S)
-            return _working() > 1
-    return False
-
-
-def _working() -> int:
-    with open("/proc/loadavg", "rb", buffering=0) as told:  # "0.20 0.18 0.12 1/80 11206"
-        return int(told.read(128).split()[3].split(b"/")[0])
+    is_sent = False
+    with contextlib.ExitStack() as held:
+        here, there = (held.enter_context(one) for one in socket.socketpair())
+        reads, writes = os.pipe()
+        held.callback(os.close, writes)
+        with contextlib.suppress(OSError):  # this user has too many on their way
+            socket.send_fds(there, [b"x"], [here.fileno(), writes])
+            is_sent = True
+    try:  # whoever closes one makes the kernel look
+        if is_sent:
+            select.select([reads], [], [], MOST_S)
+        else:
+            time.sleep(REFUSED_S)
+    finally:
+        os.close(reads)
 
 
 def _open_in(pids: Iterable[int]) -> int:

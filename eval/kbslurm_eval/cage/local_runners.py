@@ -310,7 +310,6 @@ class LocalRunner:
 
     def thaw(self) -> None:
         """Continue all its processes."""
-        self._dead.go_on()
         self._tree.thaw()
 
     def freeze(self) -> None:

@@ -115,7 +115,8 @@ def _see_what_is_put_off(run: RunState) -> None:
         run.results.flags.append(PUT_OFF)
         run.results.facts.setdefault("evidence", {})[PUT_OFF] = (
             f"in most launches the mean of all calls is {times:.1f} times what is typical of them, where the baseline's"
-            " is as typical: work for many calls may be done in a few, or in those that don't count"
+            " is as typical: some inputs may take it far longer than most, or work for many calls is done in a few, or"
+            " in those that don't count"
         )
 
 
