@@ -360,12 +360,13 @@ def fill():
 
 
 one = socket.socketpair()[0]
-try:
-    one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
-except PermissionError:
-    pass
-else:
-    raise RuntimeError("a buffer as large as it likes")
+for option in (socket.SO_SNDBUF, 26, 50):  # and filters, by SO_ATTACH_FILTER and SO_ATTACH_BPF
+    try:
+        one.setsockopt(socket.SOL_SOCKET, option, 1 << 22)
+    except PermissionError:
+        pass
+    else:
+        raise RuntimeError("a buffer as large as it likes, or a filter")
 for _ in range(4):
     here, there = os.pipe()
     if os.fork() == 0:

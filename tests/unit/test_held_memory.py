@@ -122,9 +122,10 @@ class Waits(launch.Launch):
         self._until(0, lambda _: self._waited_ns() > answer_s * 1e9, self._began_ns, 10.0)
         return self._waited_ns() / 1e9
 
-    def close(self) -> None:
+    def close(self) -> str:
         """Its bell."""
         os.close(self.bell)
+        return ""
 
 
 def test_looks_within_a_call_take_a_bounded_part_of_it(waited: Clock) -> None:

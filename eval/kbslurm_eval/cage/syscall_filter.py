@@ -80,7 +80,7 @@ _CLOSE_RANGE, _UNSHARED = (436, 436), (2, 6)  # with CLOSE_RANGE_UNSHARE
 _PR_SCHED_CORE = 62
 _F_SETSIG, _F_SETLEASE, _F_NOTIFY, _F_SETPIPE_SZ = 10, 1024, 1026, 1031
 _OFD_LOCKS = (37, 38)
-_SETSOCKOPT, _BUFFER_SIZES = (54, 208), (7, 8, 32, 33)
+_SETSOCKOPT, _BUFFER_SIZES, _ATTACH_FILTER = (54, 208), (7, 8, 32, 33), (26, 50)
 _F_SETOWN, _F_SETOWN_EX, _FIOSETOWN, _SIOCSPGRP = 8, 15, 0x8901, 0x8902
 _TIOCSPTLCK, _TIOCSCTTY = 0x4004_5431, 0x540E
 _ARCH = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
@@ -149,6 +149,8 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
     refuse_argument(_FCNTL, _F_SETPIPE_SZ, 1)  # what pipes may hold is counted for a user on the whole node
     if not inet:  # what lies in sockets is counted by how many there are
         for option in _BUFFER_SIZES:
+            refuse_argument(_SETSOCKOPT, option, 2)
+        for option in _ATTACH_FILTER:  # the kernel's own threads free these, in somebody else's turn
             refuse_argument(_SETSOCKOPT, option, 2)
     # Nor by a terminal that is hung up, which the kernel may do long after the last process closed it: a terminal of
     # one's own can't be unlocked, nor another one taken.
