@@ -4,7 +4,6 @@ control group that runs out of memory is a real one."""
 from __future__ import annotations
 
 import os
-import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -698,5 +697,5 @@ def test_what_the_kernel_lets_go_of_in_somebody_elses_turn_is_billed(tmp_path: P
         )  # fmt: skip
         report = ground.judged(tmp_path / do, told, env={"KBSLURM_EVAL_LEVEL": "2"}).told
         assert report.verdict == "passed", report.reason
-        took.append(statistics.median(report.samples[0].own.calls_ns))
-    assert took[0] > 2_000_000 > took[1], took
+        took.append(min(report.samples[0].own.calls_ns))
+    assert took[0] > 1_000_000 > took[1], took
