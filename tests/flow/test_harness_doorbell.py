@@ -317,7 +317,7 @@ def custom_kernel(data):
         if os.fork() == 0:
             kept = [os.pipe() for _ in range(240)]
             time.sleep(600)
-    time.sleep(0.3)
+    time.sleep(9)  # the next look may be due late on a busy machine; it ends the call
     return sorted(data)
 """
 
