@@ -82,7 +82,7 @@ def test_what_died_in_a_call_is_waited_for_and_billed(depth: int) -> None:
         assert dead.waited_ns == 0, "somebody has it open"
         die(process)
         dead.wait(lambda: [process.pid])
-        assert dead.waited_ns > 100_000
+        assert 100_000 < dead.waited_ns < 10_000_000_000, "however few others make the kernel look"
         assert os.read(reads, 1) == b"", "nobody has it any more"
         dead.wait(lambda: [process.pid])
         assert dead.waited_ns == 0, "those that are open stay"

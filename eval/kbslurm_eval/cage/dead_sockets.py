@@ -18,6 +18,7 @@ from kbslurm_eval.cage.seen_processes import is_hidden, open_files
 QUIET = 2  # rounds of the kernel's in which none went: the others are on their way to somebody who is there
 MOST_S = 60.0
 REFUSED_S = 0.02  # how long a round takes where it can't be seen
+AGAIN_S = 0.2  # until the kernel is made to look once more
 
 
 class DeadSockets:
@@ -25,14 +26,13 @@ class DeadSockets:
 
     def __init__(self, many: Callable[[], int | None]) -> None:
         self._many, self.waited_ns = many, 0
+        self._looks = not is_gvisor()  # which doesn't look for them
 
     def wait(self, pids: Callable[[], Iterable[int]]) -> None:
         """All of its processes, which are these, are stopped: until none is left, of which `waited_ns` counts. Not for
         those that stay, as connections do that nobody has accepted yet."""
         began, self.waited_ns = time.perf_counter_ns(), 0
-        if is_gvisor():  # it doesn't look for them
-            return
-        if there := self._many():
+        if self._looks and (there := self._many()):
             own = list(pids())
             known = 0 if any(map(is_hidden, own)) else _open_in(own)
             if there > known and (last_ns := self._until(known)):
@@ -40,7 +40,7 @@ class DeadSockets:
 
     def wait_for_all(self) -> None:
         """The same once its processes have ended."""
-        if not is_gvisor() and self._many():
+        if self._looks and self._many():
             self._until(0)
 
     def _until(self, known: int) -> int:
@@ -62,21 +62,23 @@ class DeadSockets:
 def _round() -> None:
     """Have the kernel look for dead sockets, and wait until it has let go of one of our own, and so of all that it had
     found before, however long that takes: whoever has it work for long isn't waited for the less."""
-    is_sent = False
-    with contextlib.ExitStack() as held:
-        here, there = (held.enter_context(one) for one in socket.socketpair())
-        reads, writes = os.pipe()
-        held.callback(os.close, writes)
-        with contextlib.suppress(OSError):  # this user has too many on their way
-            socket.send_fds(there, [b"x"], [here.fileno(), writes])
-            is_sent = True
-    try:  # whoever closes one makes the kernel look
-        if is_sent:
-            select.select([reads], [], [], MOST_S)
-        else:
-            time.sleep(REFUSED_S)
-    finally:
-        os.close(reads)
+    here, there = socket.socketpair()
+    reads, writes = os.pipe()
+    try:
+        socket.send_fds(there, [b"x"], [here.fileno(), writes])
+        is_sent = True
+    except OSError:  # this user has too many on their way
+        is_sent = False
+    os.close(writes)
+    here.close()
+    there.close()  # last: whoever closes one that isn't on its way makes the kernel look
+    if not is_sent:
+        time.sleep(REFUSED_S)
+    until = time.monotonic() + MOST_S
+    while is_sent and time.monotonic() < until and not select.select([reads], [], [], AGAIN_S)[0]:
+        for end in socket.socketpair():
+            end.close()
+    os.close(reads)
 
 
 def _open_in(pids: Iterable[int]) -> int:

@@ -41,10 +41,17 @@ def libc_call(name: str, *args: Any) -> int:
     return done
 
 
+_seen_gvisor: list[bool] = []
+
+
 def is_gvisor() -> bool:
-    """Its log of the kernel's messages, which anybody may read, always begins so; Linux gives the latest ones."""
-    text = ctypes.create_string_buffer(64)
-    return int(libc.klogctl(SYSLOG_ACTION_READ_ALL, text, len(text) - 1)) > 0 and b"Starting gVisor" in text.value
+    """Its log of the kernel's messages, which anybody may read, always begins so; Linux gives the latest ones. Asked
+    once: Linux looks through all of them, for some milliseconds."""
+    if not _seen_gvisor:
+        text = ctypes.create_string_buffer(64)
+        many = int(libc.klogctl(SYSLOG_ACTION_READ_ALL, text, len(text) - 1))
+        _seen_gvisor.append(many > 0 and b"Starting gVisor" in text.value)
+    return _seen_gvisor[0]
 
 
 def prctl(option: int, value: int = 0) -> None:

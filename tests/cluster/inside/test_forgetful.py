@@ -20,6 +20,7 @@ from kbslurm.config import shared_folders
 from kbslurm.domain.finding import Finding
 from kbslurm.domain.run import Ending, Handle, Seen
 from kbslurm.domain.site import Site
+from kbslurm_eval.cage.processes import descendants_of
 from tests.cluster.inside import control
 from tests.cluster.inside.site import REST, SlurmCase, site_at
 from tests.cluster.inside.walk import GOOD, PATIENCE_S, place_of, sleeping, submission, walk_at
@@ -55,14 +56,17 @@ def is_forgotten(handle: Handle) -> bool:
 
 
 def killed_without_a_word(folder: Path) -> None:
-    """End this attempt's judge and its script, so that neither can say anything any more."""
+    """End this attempt's judge and its script, so that neither can say anything any more, and what the script has
+    started: its runner would wait for its judge, turning on a core, for as long as this cluster is there."""
     (shm,) = (
         file.parent
         for file in Path("/dev/shm").glob("kb-*/script")
         if os.readlink(f"/proc/{file.read_text().strip()}/cwd") == str(folder)
     )
-    for pid in ("script", "judge.pid"):
-        os.kill(int((shm / pid).read_text()), signal.SIGKILL)
+    script, judge = (int((shm / pid).read_text()) for pid in ("script", "judge.pid"))
+    for pid in (script, judge, *descendants_of(script)):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_jobs_that_vanished_before_anybody_looked_are_known_by_their_files_or_go_on(database_url: str) -> None:
