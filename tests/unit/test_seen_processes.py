@@ -220,7 +220,7 @@ def test_what_a_process_without_its_first_thread_has_open_is_seen(tmp_path: Path
             assert sum(int(line.split()[1]) for line in seen_processes.lines(pids, "scm_fds")) == 2
             assert user_counts._polled(pids) == 1
             assert len(user_counts._pipes(pids)) >= 1
-            assert kernel_memory._open_in(pids)[1] == 1
+            assert kernel_memory.open_in(pids)[1] == 1
             files = held_files.HeldFiles(tmp_path)
             assert files._removed(pids) == 0
             (tmp_path / "mine").unlink()

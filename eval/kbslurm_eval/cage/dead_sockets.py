@@ -5,7 +5,6 @@ beside it."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import socket
@@ -13,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from kbslurm_eval.cage.kernel import is_gvisor
-from kbslurm_eval.cage.seen_processes import is_hidden, open_files
+from kbslurm_eval.cage.kernel_memory import open_in
 
 QUIET = 2  # rounds of the kernel's in which none went: the others are on their way to somebody who is there
 MOST_S = 60.0
@@ -33,8 +32,8 @@ class DeadSockets:
         those that stay, as connections do that nobody has accepted yet."""
         began, self.waited_ns = time.perf_counter_ns(), 0
         if self._looks and (there := self._many()):
-            own = list(pids())
-            known = 0 if any(map(is_hidden, own)) else _open_in(own)
+            sockets, _, hidden = open_in(pids())
+            known = 0 if hidden else sockets
             if there > known and (last_ns := self._until(known)):
                 self.waited_ns = last_ns - began
 
@@ -79,17 +78,3 @@ def _round() -> None:
         for end in socket.socketpair():
             end.close()
     os.close(reads)
-
-
-def _open_in(pids: Iterable[int]) -> int:
-    """How many sockets these have open, each once."""
-    found = set[str]()
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            place, names = open_files(pid)
-            for fd in names:
-                with contextlib.suppress(OSError):
-                    told = os.readlink(f"{place}/fd/{fd}")
-                    if told.startswith("socket:"):
-                        found.add(told)
-    return len(found)

@@ -40,7 +40,7 @@ class KernelMemory:
         """In bytes; `pids`: its processes. `rests`: all of them are stopped, so that there is time to ask."""
         own = list(pids)
         many = own if sum(map(_more_than_usual, own)) > USUAL else []
-        sockets, watches, hidden = _open_in(many)
+        sockets, watches, hidden = open_in(many)
         if hidden and self._lookout is not None:
             watches += self._told_of(hidden, self._lookout, rests)
         if (apart := self.sockets(own)) is not None:
@@ -96,7 +96,7 @@ def _more_than_usual(pid: int) -> int:
     return 0
 
 
-def _open_in(pids: Iterable[int]) -> tuple[int, int, list[int]]:
+def open_in(pids: Iterable[int]) -> tuple[int, int, list[int]]:
     """How many sockets these have open, each once, how many descriptors are in their pollers, and who of them doesn't
     let that be seen."""
     sockets, watches, hidden = set[str](), 0, list[int]()
