@@ -30,7 +30,7 @@ from kbslurm_eval.judge.launch import Allowance, Launch
 from kbslurm_eval.judge.reference import Case, Prepared, Reference
 from kbslurm_eval.run import keep_memory, reachable
 from kbslurm_eval.shared import timing, values, wire
-from kbslurm_eval.shared.runner_link import DONE, GO, JudgeEnd, Kind
+from kbslurm_eval.shared.runner_link import DONE, JudgeEnd, Kind
 from tests.adversarial import trial
 from tests.bench import Row, percentile, scaled
 
@@ -395,7 +395,7 @@ def _rung(end: JudgeEnd, kind: Kind, payload: bytes) -> None:
     token = end.token().to_bytes(8, "little")
     end.words(kind, size=len(payload))
     end.put(payload)
-    os.pwrite(end.bell, token, GO)
+    end.go(token)
     deadline = time.monotonic() + 60
     while os.pread(end.bell, 8, DONE) != token:
         if time.monotonic() > deadline:

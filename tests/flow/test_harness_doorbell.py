@@ -423,7 +423,7 @@ plain = link.RunnerEnd.answer
 
 
 def answer(self, token, status, text=""):
-    if self.words[1] == link.Kind.DECLARE:
+    if self.words[link.KIND // 8] == link.Kind.DECLARE:
         time.sleep(0.03)
     plain(self, token, status, text)
 

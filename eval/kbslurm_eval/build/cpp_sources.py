@@ -460,12 +460,18 @@ extern "C" int kb_serve(volatile unsigned long long *words, unsigned long long l
   unsigned long long told[{len(_SAME)}], pinged = words[{runner_link.PING // 8}];
   for (int n = 0; n < {len(_SAME)}; ++n) told[n] = words[at[n]];
   bool ready = true;
+  *token = last;
   words[{runner_link.AWAKE // 8}] = pinged;  // the clock starts when this is seen
   for (int spins = 0;; spins = (spins + 1) & 4095) {{
-    if (words[{runner_link.GO // 8}] != last) {{
+    if (words[{runner_link.AGAIN // 8}] != last) {{
       if (!ready) return {BACK};
-      std::atomic_thread_fence(std::memory_order_seq_cst);
-      *token = last = words[{runner_link.GO // 8}];  // once more: it may come byte by byte
+      unsigned long long again;
+      do {{  // all of its bytes are there once it stands there twice
+        again = words[{runner_link.AGAIN // 8}];
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        *token = words[{runner_link.GO // 8}];
+      }} while (*token != again);
+      last = *token;
       said[0] = 0;
       const int code = kb_call(in, inputs, out, outputs, said, cap);
       if (!*mark) return code > 0 ? code : -1;

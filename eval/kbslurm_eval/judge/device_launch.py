@@ -445,7 +445,7 @@ class DeviceLaunch(Launch):
         # nothing of the runner's is awake before the clock runs: it could put work onto the device that waits there
         start_ns = time.perf_counter_ns()
         device.copy_all(copies)
-        os.pwrite(end.bell, token, runner_link.GO)
+        end.go(token)
         self._go_on()
         try:
             self._answered(token, start_ns, self._allowance.left(start=self.starts))
@@ -514,7 +514,7 @@ class DeviceLaunch(Launch):
         slept_in_ns += self._idle()
         start_ns = time.perf_counter_ns()
         device.copy_all(copies)
-        os.pwrite(end.bell, token, runner_link.GO)
+        end.go(token)
         self._answered(token, start_ns, allowed_s)
         places, at_ends, pieces = _strided(told.out_size), _at_both_ends(told.out_size), _in_pieces(told.placed)
         seen = self._look_at(out, places) + self._look_at_all(out, pieces)

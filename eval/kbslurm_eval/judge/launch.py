@@ -297,7 +297,7 @@ class Launch:
                 os.pwrite(end.out, part, at)
             if kind is Kind.NULL:
                 opened_ns, start_ns = start_ns, time.perf_counter_ns()
-            os.pwrite(end.bell, token, runner_link.GO)
+            end.go(token)
             if kind is Kind.NULL:
                 self._open_ns = time.perf_counter_ns() - opened_ns
         else:
@@ -309,7 +309,7 @@ class Launch:
                 slept_in_ns = self._until_told()
             end.put_parts(told.parts, told.size)
             end.lay(told.laid)
-            os.pwrite(end.bell, token, runner_link.GO)
+            end.go(token)
             start_ns = time.perf_counter_ns()
             self._go_on()
         try:
@@ -824,7 +824,7 @@ class Launch:
             os.pwrite(end.out, part, at)
         if told.null:
             opened_ns, start_ns = start_ns, time.perf_counter_ns()
-        os.pwrite(end.bell, token, runner_link.GO)
+        end.go(token)
         if told.null:
             self._open_ns = time.perf_counter_ns() - opened_ns
         seen_ns = self._answered(token, start_ns, allowed_s)

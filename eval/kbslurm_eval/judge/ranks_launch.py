@@ -163,13 +163,13 @@ class RanksLaunch(Launch):
             for end, token in zip(self._ends, tokens, strict=True):
                 if kind is Kind.NULL and end is self._ends[-1]:
                     opened_ns, start_ns = start_ns, time.perf_counter_ns()
-                os.pwrite(end.bell, token, runner_link.GO)
+                end.go(token)
             if kind is Kind.NULL:
                 self._open_ns = time.perf_counter_ns() - opened_ns
         else:
             for end, payload, token in zip(self._ends, payloads, tokens, strict=True):
                 end.put(payload)
-                os.pwrite(end.bell, token, runner_link.GO)
+                end.go(token)
             if kind is Kind.CALL:
                 slept_in_ns = self._until_told()
             start_ns = time.perf_counter_ns()

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 WARM_UP = "kb_warm_up"
 WARM_UP_MOST_NS, WARM_UP_TIMES = 2_000_000, 2  # what is free, and how often it may work longer than that in a launch
 SPINS = range(256)
+GO, AGAIN = runner_link.GO // 8, runner_link.AGAIN // 8
 CALLS = (Kind.CALL, Kind.DEVICE_CALL)
 _kernel_type: Any = None
 _own: Any = None  # the submission's function as it was imported, whatever is put around it
@@ -58,13 +59,13 @@ def serve(folder: str) -> int:
     cache, blob = "", b""
     device: Any = None  # the runner's half of a GPU, where the judge lends one's memory
     words = line.words
-    go, ping, awake, kind_at, size_at, layout_at, room_at, ahead_at = (
-        0,
+    again, ping, awake, kind_at, size_at, layout_at, room_at, ahead_at = (
+        runner_link.AGAIN // 8,
         runner_link.PING // 8,
         runner_link.AWAKE // 8,
-        1,
-        2,
-        3,
+        runner_link.KIND // 8,
+        runner_link.SIZE // 8,
+        runner_link.LAYOUT // 8,
         runner_link.OUT_SIZE // 8,
         runner_link.AHEAD // 8,
     )
@@ -72,8 +73,7 @@ def serve(folder: str) -> int:
     called: tuple[bytes, int] | None = None  # what the last call was given, and its layout, where nobody knew before
     warm_fault = ""
     while True:
-        token = words[go]
-        if token == last:
+        if words[again] == last:
             spins += 1
             if words[ping] != last_ping:
                 last_ping = words[ping]
@@ -104,7 +104,7 @@ def serve(folder: str) -> int:
             elif spins % 64 == 0:
                 os.sched_yield()  # where cores are scarce the judge may be waiting for this one
             continue
-        last = token = words[go]  # once more: the judge's word may come byte by byte
+        last = token = _token(words)
         kind, size = words[kind_at], words[size_at]
         view = line.grow("in", size)
         if kind == Kind.CALL:
@@ -195,9 +195,17 @@ def _rung(words: memoryview, last: int) -> int:
     """The next token."""
     while True:
         for _ in SPINS:
-            if words[0] != last:
-                return words[0]  # once more: the judge's word may come byte by byte
+            if words[AGAIN] != last:
+                return _token(words)
         os.sched_yield()  # where cores are scarce the judge may be waiting for this one
+
+
+def _token(words: memoryview) -> int:
+    """The token that has begun to stand there, once all of its bytes do."""
+    while True:
+        again, token = words[AGAIN], words[GO]  # in this order
+        if token == again:
+            return token
 
 
 class _Ahead:

@@ -2,8 +2,10 @@
 
 `bell`  16 KiB  words of 64 bits. The judge writes GO, KIND, SIZE, LAYOUT, AHEAD and PING; the runner writes DONE,
                 STATUS, TEXT, AWAKE, CLAIM and, behind them, at most 8 KiB of text. Every GO is a random token of 63
-                bits; DONE is its echo. AHEAD is the number of a text that the runner was told before: what the next
-                input's arrays are, not what they contain. It makes them before it answers PING.
+                bits; DONE is its echo. GO is there twice, written in one piece: the kernel may copy it byte by byte,
+                and who reads the same twice, the second one first, has all of it. AHEAD is the number of a text that
+                the runner was told before: what the next input's arrays are, not what they contain. It makes them
+                before it answers PING.
 `in`            what the judge packed (`values.pack`), always complete before GO.
 `out`           bytes of the declared layout.
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BELL_SIZE = 16_384
-GO, KIND, SIZE, LAYOUT, PING, OUT_SIZE, AHEAD = 0, 8, 16, 24, 32, 40, 48
+GO, AGAIN, KIND, SIZE, LAYOUT, PING, OUT_SIZE, AHEAD = 0, 8, 16, 24, 32, 40, 48, 56
 DONE, STATUS, TEXT_SIZE, AWAKE, CLAIM = 2048, 2056, 2064, 2072, 2080
 TEXT_AT, TEXT_CAP = 4096, 8192
 FIRST_SIZE = 65_536
@@ -124,6 +126,10 @@ class JudgeEnd:
         """Write the next message, except its token."""
         # in one piece, with the word between them as it is
         os.pwrite(self.bell, struct.pack("<6Q", kind, size, layout, self._pinged, out_size, ahead), KIND)
+
+    def go(self, token: bytes) -> None:
+        """The token of the message that was written: the runner may begin."""
+        os.pwrite(self.bell, token + token, GO)
 
     def ping(self) -> bytes:
         """Ask whether the runner is awake; what it answers then."""

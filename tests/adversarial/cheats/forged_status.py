@@ -28,4 +28,4 @@ def custom_kernel(data):
         end.words[257] = 0
         end.words[256] = told = end.words[0]
         while end.words[0] == told:
-            end.words[259] = end.words[4]  # awake whenever the judge asks
+            end.words[259] = end.words[5]  # awake whenever the judge asks
