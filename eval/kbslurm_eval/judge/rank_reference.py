@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import select
 import signal
 import socket
@@ -18,6 +19,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from kbslurm_eval.cage import judge_children, kernel
@@ -40,6 +42,7 @@ from kbslurm_eval.shared.runner_link import Status
 START_S = 180.0
 GRACE_S = 5.0  # how long the other ranks of the reference may take to notice that one has failed
 KEPT = 4
+_DICE = random.SystemRandom()
 _NO_LAYOUT = layouts.Layout(tree=["0"], size=0)
 
 
@@ -210,11 +213,22 @@ def _is_bad(answer: _Answer) -> bool:
     return bool(answer.told.get("trouble")) or answer.told.get("good") is False
 
 
+PORTS = "/proc/sys/net/ipv4/ip_local_port_range"
+PORTS_BELOW, PORTS_LEAST, PORTS_TRIED = 12_000, 1024, 100
+
+
 def free_port() -> int:
-    """A free loopback port."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as asked:
-        asked.bind((process_group.HOST, 0))
-        return int(asked.getsockname()[1])
+    """A free loopback port, of those that the kernel gives to nobody where there are any: any program's connection
+    could have another one by the time the first rank listens there."""
+    lowest = 0
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        lowest = int(Path(PORTS).read_text(encoding="ascii").split()[0])
+    ports = range(max(PORTS_LEAST, lowest - PORTS_BELOW), lowest)
+    for port in (*_DICE.sample(ports, min(PORTS_TRIED, len(ports))), 0):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_STREAM) as asked:
+            asked.bind((process_group.HOST, port))
+            return int(asked.getsockname()[1])
+    raise OSError("no loopback port is free")
 
 
 class _RankProcess:
