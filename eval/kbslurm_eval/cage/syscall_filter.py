@@ -56,6 +56,8 @@ _CALLS: dict[str, tuple[int | None, int | None]] = {
     "sync": (162, 81), "syncfs": (306, 267),
     # who watches files learns what others on the node open, and slows whatever writes to them
     "inotify_init": (253, None), "inotify_init1": (294, 26), "fanotify_init": (300, 262),
+    # the kernel's own threads free what these made once a thread ends, in somebody else's turn and without giving way
+    "seccomp": (317, 277), "landlock_add_rule": (445, 445), "landlock_restrict_self": (446, 446),
 }  # fmt: skip
 # without a PID and an IPC namespace of its own a runner could reach others of its user by these
 _CALLS_BARE: dict[str, tuple[int | None, int | None]] = {
@@ -161,6 +163,7 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
             refuse_argument(pair, command, 1)
     for flags in _UNSHARED:  # what a thread alone has open is looked for by nobody
         refuse_argument(_CLOSE_RANGE, flags, 2)
+    refuse_argument(_PRCTL, PR_SET_SECCOMP, 0)
     refuse_argument(_PRCTL, _PR_SCHED_CORE, 0)  # who has a cookie of its own has a core's other half kept empty
     code.append((0x15, 0, 6, _PRCTL[column]))
     load(16)

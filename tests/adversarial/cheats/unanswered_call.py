@@ -3,7 +3,7 @@
 # group: timing
 # catalogue: T16
 # tries: wait in a system call that another process has to answer (seccomp's user notification), where no signal stops it
-# verdict: violation
+# verdict: passed
 import ctypes
 import os
 import struct
