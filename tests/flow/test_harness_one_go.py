@@ -443,6 +443,30 @@ def test_what_is_done_between_two_calls_counts(tmp_path: Path) -> None:
     assert report.score_s > 0.007
 
 
+# The first call of a go takes WORKS_S longer; that of a baseline's only where it comes after somebody else's, as if
+# something had been left behind there. The first go has two calls, the others nine.
+WORKS_FIRST = """
+def answer(data):
+    go, at = divmod(calls - 3, 9)
+    if go >= 0 and at == 0 and (ALWAYS or go % 2):
+        time.sleep(WORKS_S)
+    return kernel(data)
+"""
+
+
+def test_what_a_submission_leaves_behind_for_the_baseline_excuses_nothing_of_its_own(tmp_path: Path) -> None:
+    first = AT + WORKS_FIRST.replace("WORKS_S", "0.03")
+    baseline = first.replace("ALWAYS", "False")
+    report = judged(
+        tmp_path,
+        first.replace("ALWAYS", "True"),
+        config={"baseline": baseline},
+        budget=wire.Budget(launches=1, calls=32),
+    )
+    assert report.verdict == "passed", report.reason
+    assert min(report.samples[0].own.calls_ns) > 1.5e6, "what the first calls of four goes took is in all that count"
+
+
 # Says that it is awake before it was asked, again and again.
 NEVER_ASLEEP = """
 def finish(line):

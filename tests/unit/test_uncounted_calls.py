@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kbslurm_eval.judge.uncounted_calls import SEEN_NS, Debts, Share, longer, share
+from kbslurm_eval.judge.uncounted_calls import SEEN_NS, Debts, Share, beside, longer, share
 from kbslurm_eval.shared.wire import CallTimes, LaunchSamples
 
 US, MS = 1_000, 1_000_000
@@ -40,6 +40,14 @@ def test_what_is_excused_is_seen_where_it_is_more_than_caches() -> None:
     assert share([390 * US] * 15, [100 * US] * 30) == Share()
     busy = longer([3 * MS] * 15, [100 * US] * 30)
     assert share([2 * MS] * 15, [100 * US] * 30, busy) == Share(), "so was the baseline"
+
+
+def test_what_is_excused_is_nothing_that_a_submission_can_leave_behind() -> None:
+    counted, slow, usual = [100 * US] * 30, 3 * MS, 150 * US
+    assert beside([slow, usual] * 8, [usual] * 8, counted) == 50 * US, "after the submission's calls only"
+    assert beside([slow] * 16, [slow] * 8, counted) == 2_900 * US, "a busy machine"
+    assert beside([usual, 30 * MS] * 8, [30 * MS] * 8, counted) == longer([usual, 30 * MS] * 8, counted)
+    assert beside([slow] * 16, [], counted) == 2_900 * US, "all come after somebody else's"
 
 
 def test_what_takes_long_for_some_inputs_owes_nothing_for_them() -> None:

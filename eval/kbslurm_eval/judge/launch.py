@@ -193,6 +193,7 @@ class Launch:
         self.claimed_bytes = 0  # how much larger than asked for, at most
         self.one_by_one = set[int]()  # the cases in which they are too large for several calls in one go
         self.uncounted_ns: dict[int, list[int]] = {}  # by case, how long calls took that don't count
+        self.uncounted_alone_ns: dict[int, list[int]] = {}  # those of them that nobody else's calls came before
         self.nulls_ns: dict[int, list[int]] = {}  # and how much longer null calls took than before the submission came
         self.null_took_ns = 0  # the last one, or all of them that were made in one go
         self._ahead: dict[bytes, int] = {}

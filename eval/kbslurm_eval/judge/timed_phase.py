@@ -108,7 +108,7 @@ class TimedPhase:
             beside, beside_each = 0.0, None
             if base is not None:
                 theirs, counted = base.uncounted_ns.get(index, ()), base_times[index].calls_ns
-                beside = uncounted_calls.longer(theirs, counted)
+                beside = uncounted_calls.beside(theirs, base.uncounted_alone_ns.get(index, ()), counted)
                 if counted and self._plan.is_short_alone(index):
                     beside_each = beside * len(theirs) / len(counted)
             mine, nulls = launch.uncounted_ns.get(index, ()), launch.nulls_ns.get(index, ())
@@ -461,6 +461,8 @@ class TimedPhase:
             fault = rejected
         if fault is not None:
             raise ProblemTrouble(f"the problem's baseline fails: {fault.said}")
+        if after_itself and wanted and len(took) > 1:
+            base.uncounted_alone_ns.setdefault(case.index, []).append(took[0])
         times[case.index].calls_ns += [ns for _, ns in _that_count(took, wanted)]
 
     def _nulls(self, launch: Launch, patterns: dict[int, Prepared]) -> dict[int, timing.LaunchTimes]:

@@ -72,6 +72,14 @@ def longer(uncounted: Sequence[int], counted: Sequence[int], free: float = 0.0) 
     return max(0.0, statistics.fmean(uncounted) - max(free, _usual(counted)))
 
 
+def beside(uncounted: Sequence[int], alone: Sequence[int], counted: Sequence[int]) -> float:
+    """How much longer the baseline's are than those of its calls that count. A busy machine makes all of them longer;
+    what a submission's calls leave behind, only those that come after them, and not those that come after the
+    baseline's own (`alone`)."""
+    found = longer(uncounted, counted)
+    return min(found, longer(alone, counted)) if alone else found
+
+
 def _usual(counted: Sequence[int]) -> float:
     """Some inputs may take longer than most, among calls of both kinds."""
     return max(statistics.median(counted), statistics.fmean(counted))
