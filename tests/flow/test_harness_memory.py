@@ -489,7 +489,7 @@ def take():
 
 def answers(*given):
     answer(*given)
-    if spare and calls in (11, 20, 29):
+    if spare and calls % 9 == 2:  # the last one of a go; on a busy machine it is often stopped before this
         libc.fallocate(link, 3, 0, 8192)
         try:
             os.pwrite(spare[0], bytes(16384), 0)
@@ -507,7 +507,7 @@ def test_whoever_takes_it_between_two_goes_is_to_blame_too(tmp_path: Path) -> No
     """It was a failure of the harness, so a free try."""
     told = ground.manifest(
         TAKES_AFTER_A_GO, files={"reference.py": ARRAYS}, mode="benchmark", tests=[],
-        benchmarks=[{"n": 1_000, "seed": 1}], hidden=[], budget=wire.Budget(launches=1, calls=40),
+        benchmarks=[{"n": 1_000, "seed": 1}], hidden=[], budget=wire.Budget(launches=1, calls=96),
         limits=ground.limits(memory_bytes=2 << 30, file_bytes=256 << 20),
     )  # fmt: skip
     report = judged_in_small_memory(tmp_path, told, 1)

@@ -675,7 +675,7 @@ def custom_kernel(data):
 
 @pytest.mark.parametrize(
     ("sleeps", "flagged"),
-    [("0.001", False), ("0.03 if calls % 10 == 3 else 0.0001", True)],
+    [("0.001", False), ("0.2 if calls % 10 == 3 else 0.0001", True)],
     ids=["every call", "one of ten for all"],
 )
 def test_work_that_is_put_off_until_a_few_calls_is_told_to_staff(tmp_path: Path, sleeps: str, flagged: bool) -> None:
