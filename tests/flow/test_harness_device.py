@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from kbslurm_eval.cage.dead_sockets import QUIET
 from kbslurm_eval.judge import device_memory, output_checks
 from kbslurm_eval.shared import wire
 from tests import standin
 from tests.flow import harness_ground as ground
+from tests.services import USER_NAMESPACES, needs
 
 DOUBLING = """
 import array
@@ -487,6 +489,38 @@ def test_a_kernel_that_spins_until_the_input_changes_gains_nothing(tmp_path: Pat
     assert report.score_s >= 0.001_5
     row = report.host["device"]["times"][0]
     assert row["raw_ns"] >= 1_500_000, "the time without anything taken off stands beside it"
+
+
+COUNTS_ROUNDS = """
+import sys
+sys.path.insert(0, EVAL)
+from kbslurm_eval.cage import dead_sockets
+
+plain = dead_sockets._round
+
+
+def counted():
+    with open(FILE, "a") as file:
+        file.write("x")
+    plain()
+
+
+dead_sockets._round = counted
+from kbslurm_eval import run
+raise SystemExit(run.main(sys.argv[1:]))
+"""
+
+
+@needs(USER_NAMESPACES)
+def test_the_socket_by_which_memory_is_lent_is_none_that_the_kernel_must_look_for(tmp_path: Path, gpu: Any) -> None:
+    """Each stop of each launch took 17 ms: five seconds of the ranked limit for 5 x 30 calls."""
+    program, rounds = tmp_path / "counts.py", tmp_path / "rounds"
+    rounds.write_text("")
+    program.write_text(COUNTS_ROUNDS.replace("EVAL", repr(str(ground.EVAL))).replace("FILE", repr(str(rounds))))
+    found = ground.judged(tmp_path / "run", on_device(HONEST, mode="benchmark"), env=gpu(), program=program).told
+    assert found.verdict == "passed", found.reason
+    assert found.host["calls_checked"] >= 10
+    assert len(rounds.read_text()) <= 3 * 2 * QUIET, "in each of three launches, before the judge has it"
 
 
 def test_a_claimed_device_time_is_a_claim(tmp_path: Path, gpu: Any) -> None:

@@ -60,6 +60,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -219,6 +220,10 @@ class ContainerRunner:
                 raise CantStart(f"the job script started no container (status {status})")
             time.sleep(0.002)
         raise CantStart(f"the job script started no container within {START_S:.0f} s")
+
+    def meets(self, line: socket.socket) -> None:
+        """The judge has accepted this connection of its."""
+        self._dead.meets(line)
 
     def thaw(self) -> None:
         """Continue all its processes."""

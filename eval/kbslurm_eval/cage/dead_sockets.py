@@ -26,6 +26,11 @@ class DeadSockets:
     def __init__(self, many: Callable[[], int | None]) -> None:
         self._many, self.waited_ns = many, 0
         self._looks = not is_gvisor()  # which doesn't look for them
+        self._line: socket.socket | None = None
+
+    def meets(self, line: socket.socket) -> None:
+        """The judge has this end of a connection of the runner's, both of which the kernel counts where the runner is."""
+        self._line = line
 
     def wait(self, pids: Callable[[], Iterable[int]]) -> None:
         """All of its processes, which are these, are stopped: until none is left, of which `waited_ns` counts. Not for
@@ -33,14 +38,23 @@ class DeadSockets:
         began, self.waited_ns = time.perf_counter_ns(), 0
         if self._looks and (there := self._many()):
             sockets, _, hidden = open_in(pids())
-            known = 0 if hidden else sockets
+            known = self._in_the_line() if hidden else sockets + self._in_the_line(unseen=True)
             if there > known and (last_ns := self._until(known)):
                 self.waited_ns = last_ns - began
 
     def wait_for_all(self) -> None:
         """The same once its processes have ended."""
         if self._looks and self._many():
-            self._until(0)
+            self._until(self._in_the_line())
+
+    def _in_the_line(self, *, unseen: bool = False) -> int:
+        """How many of its ends the kernel counts: both, as long as the judge has its own. `unseen`: without one that a
+        process of the runner's has open."""
+        if self._line is None or self._line.fileno() < 0:
+            return 0
+        asked = select.poll()
+        asked.register(self._line, 0)  # it says unasked that the other end is closed
+        return 2 if not unseen or asked.poll(0) else 1
 
     def _until(self, known: int) -> int:
         """Until no more than these are left, or none goes any more: when the last one went, or 0 if none did."""

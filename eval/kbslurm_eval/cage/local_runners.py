@@ -9,6 +9,7 @@ import os
 import secrets
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -307,6 +308,10 @@ class LocalRunner:
             else {**runner_environment(str(self.work)), **(UNSHARED if self._level else {})},
             "reached": [os.path.realpath(sys.executable), os.path.realpath(eval_folder()), sys.prefix],
         }
+
+    def meets(self, line: socket.socket) -> None:
+        """The judge has accepted this connection of its."""
+        self._dead.meets(line)
 
     def thaw(self) -> None:
         """Continue all its processes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -37,6 +38,10 @@ class Runner(Protocol):
     @property
     def folder(self) -> Path:
         """Where its link's files are, as the judge sees them."""
+        ...
+
+    def meets(self, line: socket.socket) -> None:
+        """The judge has accepted this connection of its."""
         ...
 
     def thaw(self) -> None:

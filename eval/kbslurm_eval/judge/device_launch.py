@@ -157,6 +157,7 @@ class DeviceLaunch(Launch):
         try:
             self._line = self._ear.accept()[0]
             self._line.setblocking(False)
+            self.runner.meets(self._line)
         except OSError:
             if self._run_device.shares:
                 self._run_device.copies("the runner's cage lets no descriptor through")
