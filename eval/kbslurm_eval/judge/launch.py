@@ -37,6 +37,7 @@ REST_TIMES = 5  # as long where others have the cores
 SETTLED, SETTLE_LEAST_S, SETTLE_MOST_S = 6, 0.06, 0.5  # so many null calls in a row are alike, and when that is asked
 SPIN_NS = 400_000
 LOOK_NS, LOOK_AGAIN_NS = 1_000_000, 2_000_000  # when it is first seen while one waits whether it is there, and again
+BEAT_NS = 3_000_000_000  # from when on the heartbeat goes on meanwhile
 WEIGH_TIMES, WEIGH_MOST_NS = 50, 250_000_000  # of what it took last, until what it holds is looked at, and at most
 SLEEP_LEAST_S, UNHURRIED_LEAST_S = 5e-6, 5e-4
 # no clock stops when these are answered, and a judge that spins meanwhile keeps others from a core
@@ -564,7 +565,8 @@ class Launch:
 
     def _look(self, waited_ns: int, allowed_s: float) -> None:
         """Raise if waiting no longer makes sense."""
-        self._heartbeat.beat()
+        if waited_ns >= BEAT_NS:  # where a disk is busy, which a submission could see to, this takes a tenth of a second
+            self._heartbeat.beat()
         # no answer is seen meanwhile: many processes or threads, somebody else's too, make what they hold slow to see
         apart_ns = min(WEIGH_MOST_NS, WEIGH_TIMES * max(self._weighing_ns, self._looking_ns))
         is_due = waited_ns >= apart_ns and time.perf_counter_ns() - self._weighed_at_ns >= apart_ns
