@@ -80,6 +80,7 @@ _IOCTL, _SETPRIORITY, _SOCKETPAIR = (16, 29), (141, 140), (53, 199)
 _FALLOCATE, _PUNCH_HOLE = (285, 47), 3  # the mode 0 makes a file larger, up to the limit; 3 takes memory away
 _CLOSE_RANGE, _UNSHARED = (436, 436), (2, 6)  # with CLOSE_RANGE_UNSHARE
 _PR_SCHED_CORE = 62
+_FADVISE, _DONT_NEED = (221, 223), 4
 _F_SETSIG, _F_SETLEASE, _F_NOTIFY, _F_SETPIPE_SZ = 10, 1024, 1026, 1031
 _OFD_LOCKS = (37, 38)
 _SETSOCKOPT, _BUFFER_SIZES, _ATTACH_FILTER = (54, 208), (7, 8, 32, 33), (26, 50)
@@ -163,6 +164,7 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
             refuse_argument(pair, command, 1)
     for flags in _UNSHARED:  # what a thread alone has open is looked for by nobody
         refuse_argument(_CLOSE_RANGE, flags, 2)
+    refuse_argument(_FADVISE, _DONT_NEED, 3)  # a file that others read would come from the disk again
     refuse_argument(_PRCTL, PR_SET_SECCOMP, 0)
     refuse_argument(_PRCTL, _PR_SCHED_CORE, 0)  # who has a cookie of its own has a core's other half kept empty
     code.append((0x15, 0, 6, _PRCTL[column]))
