@@ -42,6 +42,40 @@ def judged(folder: Path, source: str, problem: str, **changed: object) -> wire.R
     return ground.judged(folder, ground.manifest(source, files={"reference.py": problem}, **told)).told
 
 
+PRODUCT = """
+import os
+import time
+import numpy as np
+
+def generate_input(n, seed):
+    return np.random.default_rng(seed).random((n, n))
+
+def ref_kernel(data):
+    return data @ data
+
+def turned_s():
+    mine, found = str(os.getpid()), 0
+    for thread in os.listdir("/proc/self/task"):
+        if thread != mine:
+            with open(f"/proc/self/task/{thread}/schedstat") as file:
+                found += int(file.read().split()[0])
+    return found / 1e9
+
+def check_implementation(data, output):
+    good = np.allclose(data @ data, output)
+    before = turned_s()
+    time.sleep(0.02)
+    return good and turned_s() - before < 0.005, f"they turned for {turned_s() - before} s"
+"""
+
+
+def test_threads_of_the_problems_libraries_dont_turn_beside_a_call(tmp_path: Path) -> None:
+    """Numpy's do after each product. With a check that makes one, everybody was billed 27 to 150 % more on two cores."""
+    source = "def custom_kernel(data):\n    return data @ data\n"
+    report = judged(tmp_path, source, PRODUCT, tests=[{"n": 512, "seed": seed} for seed in range(5)])
+    assert report.verdict == "passed", report.reason
+
+
 def test_a_check_that_panics_says_that_the_answer_is_wrong(tmp_path: Path) -> None:
     report = judged(tmp_path, BACKWARDS, PANIC)
     assert (report.verdict, "PanicException" in report.reason) == ("wrong", True), report.reason
