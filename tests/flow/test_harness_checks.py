@@ -70,7 +70,7 @@ def check_implementation(data, output):
 
 
 def test_threads_of_the_problems_libraries_dont_turn_beside_a_call(tmp_path: Path) -> None:
-    """Numpy's do after each product. With a check that makes one, everybody was billed 27 to 150 % more on two cores."""
+    """Numpy's do after each product. With a check that makes one everybody was billed 27 to 150 % more on two cores."""
     source = "def custom_kernel(data):\n    return data @ data\n"
     report = judged(tmp_path, source, PRODUCT, tests=[{"n": 512, "seed": seed} for seed in range(5)])
     assert report.verdict == "passed", report.reason

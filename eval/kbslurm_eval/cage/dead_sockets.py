@@ -29,7 +29,7 @@ class DeadSockets:
         self._line: socket.socket | None = None
 
     def meets(self, line: socket.socket) -> None:
-        """The judge has this end of a connection of the runner's, both of which the kernel counts where the runner is."""
+        """The judge has this end of a connection of the runner's. Both are counted where the runner is."""
         self._line = line
 
     def wait(self, pids: Callable[[], Iterable[int]]) -> None:
