@@ -31,4 +31,5 @@ def test_they_meet_anyway_where_the_kernel_gives_them_all_or_tells_nothing(
     if told is not None:
         (tmp_path / "range").write_text(told)
     with socket.socket() as ear:
-        ear.bind((HOST, rank_reference.free_port()))
+        ear.bind((HOST, port := rank_reference.free_port()))
+        assert ear.getsockname()[1] == port
