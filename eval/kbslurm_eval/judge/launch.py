@@ -565,9 +565,8 @@ class Launch:
 
     def _look(self, waited_ns: int, allowed_s: float) -> None:
         """Raise if waiting no longer makes sense."""
-        if (
-            waited_ns >= BEAT_NS
-        ):  # where a disk is busy, which a submission could see to, this takes a tenth of a second
+        # where a disk is busy, which a submission could see to, this takes a tenth of a second
+        if waited_ns >= BEAT_NS:
             self._heartbeat.beat()
         # no answer is seen meanwhile: many processes or threads, somebody else's too, make what they hold slow to see
         apart_ns = min(WEIGH_MOST_NS, WEIGH_TIMES * max(self._weighing_ns, self._looking_ns))
