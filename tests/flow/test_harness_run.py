@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from kbslurm_eval.judge import machine
 from kbslurm_eval.shared import timing, wire
 from tests.flow import harness_ground as ground
 from tests.flow import test_harness_one_go as one_go
@@ -688,6 +689,26 @@ def test_work_that_is_put_off_until_a_few_calls_is_told_to_staff(tmp_path: Path,
     assert ("PUT_OFF" in report.flags) == flagged
     assert ("done in a few" in report.host.get("evidence", {}).get("PUT_OFF", "")) == flagged
     assert not flagged or "times the typical call: in most launches a few" in report.log
+
+
+THREADS = """
+import os
+
+
+def custom_kernel(data):
+    print("THREADS", [os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")])
+    return sorted(data)
+"""
+
+
+@pytest.mark.parametrize("own", [{}, {"MKL_NUM_THREADS": "3"}], ids=["unless", "as told"])
+def test_libraries_leave_the_judge_a_core_unless_they_are_told(tmp_path: Path, own: dict[str, str]) -> None:
+    """A product of matrices was billed three to four times what it took, since numpy's second thread turned on the
+    judge's core."""
+    report = ground.judged(tmp_path, ground.manifest(THREADS, mode="test"), env=own).told
+    assert report.verdict == "passed", report.reason
+    usual = str(max(1, machine.cores() - 1))
+    assert f"THREADS {[None, '3'] if own else [usual, None]}" in report.log, report.log[-500:]
 
 
 IN_ORDER = """

@@ -17,7 +17,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from kbslurm_eval.cage import core_warmer
 from kbslurm_eval.cage.runners import TOO_MUCH, Runner, Runners, Unstoppable
-from kbslurm_eval.judge import builds
+from kbslurm_eval.judge import builds, machine
 from kbslurm_eval.judge.buffers import BUFFERS
 from kbslurm_eval.judge.first_look import places_in, seen_in
 from kbslurm_eval.judge.heartbeat import Heartbeat
@@ -119,6 +119,12 @@ class Patience:
         if self._free_ns is None or self.asked < LATE_TOLD or 4 * self.late < self.asked:
             return ""
         return sentence.format(late=self.late, asked=self.asked, free=f"{self._free_ns / 1e6:.1f}".removesuffix(".0"))
+
+
+def threads_for(ranks: int) -> int:
+    """How many threads a library in each of these has unless it is told otherwise: one core is the judge's, which else
+    sees an answer some milliseconds late where threads turn for a while after their work."""
+    return max(1, (machine.cores() - 1) // ranks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,7 +251,7 @@ class Launch:
         """Put whatever else is needed into the launch's folder before its runner starts."""
 
     def _greeting(self, runners: Runners) -> dict[str, Any]:
-        return {**runners.hello(), "native": self.is_native}
+        return {**runners.hello(), "native": self.is_native, "threads": threads_for(1)}
 
     @takes_its_link
     def ring(

@@ -36,6 +36,7 @@ from kbslurm_eval.judge.launch import (
     Allowance,
     Launch,
     takes_its_link,
+    threads_for,
 )
 from kbslurm_eval.judge.rank_devices import RankDevices
 from kbslurm_eval.judge.rank_reference import PreparedRanks, RankReference, free_port
@@ -111,7 +112,8 @@ class RanksLaunch(Launch):
         self._ends = [JudgeEnd(rank_folder(folder, rank)) for rank in range(self._world)]
 
     def _greeting(self, runners: Runners) -> dict[str, Any]:
-        return {**runners.hello(), "ranks": self._world, "port": free_port()}
+        threads = threads_for(self._world)
+        return {**runners.hello(), "ranks": self._world, "port": free_port(), "threads": threads}
 
     def _agree(self, seen: Sequence[dict[str, Any]]) -> None:
         """Every rank is in the cage that the first process is in; if one isn't, its own is what counts."""

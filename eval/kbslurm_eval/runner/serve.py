@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 WARM_UP = "kb_warm_up"
 WARM_UP_MOST_NS, WARM_UP_TIMES = 2_000_000, 2  # what is free, and how often it may work longer than that in a launch
 SPINS = range(256)
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")  # the first is everybody's
 GO, AGAIN = runner_link.GO // 8, runner_link.AGAIN // 8
 CALLS = (Kind.CALL, Kind.DEVICE_CALL)
 _kernel_type: Any = None
@@ -398,6 +399,8 @@ def _hello(told: dict[str, Any], folder: str) -> tuple[int, str]:
     """The cage as it is found from inside; in a container the runner puts on the inner part of it now."""
     from kbslurm_eval.cage import seen_inside
 
+    if told.get("threads") and not any(name in os.environ for name in THREADS):
+        os.environ[THREADS[0]] = str(told["threads"])
     if told.get("lent"):
         from kbslurm_eval.runner import device_arrays
 
