@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kbslurm_eval.shared import wire
+from kbslurm_eval.shared import runner_link, wire
 from tests import standin
 from tests.flow import harness_ground as ground
 from tests.flow.test_harness_device import AFTER_DONE, DOUBLING, HONEST, KERNEL, LATER, REPLAYED, on_device
@@ -292,7 +292,7 @@ def test_a_devices_arrays_are_made_before_the_clock(
     assert "DEVICE_BUSY" not in report.flags
 
 
-# The link's words are in this process: the one that says what was told before is the seventh.
+# The link's words are in this process: one of them says what was told before.
 LOOKS_IN_C = """
 #include "kbslurm.h"
 #include <cstdio>
@@ -304,7 +304,7 @@ static unsigned long long told_ahead() {
   while (maps && fgets(line, sizeof line, maps))
     if (strstr(line, "/bell") && sscanf(line, "%llx", &at) == 1) break;
   if (maps) fclose(maps);
-  return at ? reinterpret_cast<unsigned long long *>(at)[6] : 0;
+  return at ? reinterpret_cast<unsigned long long *>(at)[AHEAD] : 0;
 }
 static int calls;
 KB_ENTRY int custom_kernel(const kb_array *in, int inputs, kb_array *out, int outputs) {
@@ -314,7 +314,7 @@ KB_ENTRY int custom_kernel(const kb_array *in, int inputs, kb_array *out, int ou
   for (long long i = 0; i < in[0].size; ++i) y[i] = x[i] * *static_cast<const long long *>(in[2].data);
   return 0;
 }
-"""
+""".replace("AHEAD", str(runner_link.AHEAD // 8))
 
 
 @needs(GXX)
