@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -141,3 +142,11 @@ def test_a_scratch_path_that_is_one_unset_variable_is_the_nodes_fault(tmp_path: 
     assert ended.returncode == 71, ended.stderr
     assert '"cause":"setup"' in (tmp_path / "attempt" / "exit.json").read_text()
     assert "a variable of the path of the scratch folder is not set" in ended.stderr
+
+
+def test_no_core_is_left_and_the_harness_may_allow_a_byte_of_one(tmp_path: Path) -> None:
+    """With a limit of 0 each crash starts the node's own handler, and what is lowered for good only root can raise."""
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    words = "SCRATCH_ROOT= SCRATCH_NEEDS=; set_up; ulimit -S -c; ulimit -H -c"
+    said = _supervised(tmp_path, words).stdout.split()
+    assert said == ["0", "unlimited" if hard == resource.RLIM_INFINITY else str(hard // 512)]

@@ -77,7 +77,9 @@ def hide_judge() -> list[str]:
 
 def forbid_cores() -> None:
     """From here on no crash leaves a core, and none starts the handler that the machine may have for them: with a limit
-    of 0 the kernel would, with one byte it takes the handler to have crashed itself."""
-    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
-    least = 1 if hard == resource.RLIM_INFINITY else min(1, hard)
-    resource.setrlimit(resource.RLIMIT_CORE, (least, least))
+    of 0 the kernel would, with one byte it takes the handler to have crashed itself. Who isn't root can't raise what
+    a site or a shell made 0 for good."""
+    try:
+        resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
+    except (ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -50,8 +50,9 @@ _CALLS: dict[str, tuple[int | None, int | None]] = {
     "io_setup": (206, 0),
     # what these hold is in no process's memory, and outlives all of them
     "msgget": (68, 186), "semget": (64, 190),
-    # a page that it has put into a pipe is in no process's memory any more
-    "vmsplice": (278, 75),
+    # a page that lies in a pipe or a socket is in no process's memory any more, can't be moved, and keeps all of the
+    # two megabytes that it may be a part of
+    "vmsplice": (278, 75), "splice": (275, 76), "tee": (276, 77), "sendfile": (40, 71),
     # the whole node's pages would be written, again and again
     "sync": (162, 81), "syncfs": (306, 267),
     # who watches files learns what others on the node open, and slows whatever writes to them
@@ -83,9 +84,13 @@ _PR_SCHED_CORE = 62
 _FADVISE, _DONT_NEED = (221, 223), 4
 _F_SETSIG, _F_SETLEASE, _F_NOTIFY, _F_SETPIPE_SZ = 10, 1024, 1026, 1031
 _OFD_LOCKS = (37, 38)
-_SETSOCKOPT, _BUFFER_SIZES, _ATTACH_FILTER = (54, 208), (7, 8, 32, 33), (26, 50)
+_SETSOCKOPT, _BUFFER_SIZES, _ATTACH_FILTER = (54, 208), (7, 8, 32, 33), (26, 50, 51, 52)
 _F_SETOWN, _F_SETOWN_EX, _FIOSETOWN, _SIOCSPGRP = 8, 15, 0x8901, 0x8902
 _TIOCSPTLCK, _TIOCSCTTY = 0x4004_5431, 0x540E
+# bridges, VLANs, the DLCI of older kernels, and a terminal's line discipline
+_ASK_FOR_MODULES = (0x8940, 0x8941, 0x8980, 0x8981, 0x8982, 0x8983, 0x89A0, 0x89A1, 0x5423)
+_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK, _SOCK_DGRAM, _TCP, _UDP = 1, 2, 10, 16, 2, 6, 17
+_SETRLIMIT, _RLIMIT_CORE = (160, 164), 4
 _ARCH = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 
 
@@ -94,7 +99,7 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
     too, unless they are kept inside otherwise (`scoped`): who starts processes must be able to end them. `inet`: the
     ranks of one launch speak TCP with each other."""
     arch, column = _ARCH[os.uname().machine]
-    refuse, allow, no_such_call, kill = 0x0005_0001, 0x7FFF_0000, 0x0005_0026, 0x8000_0000
+    refuse, allow, no_such_call, kill, done = 0x0005_0001, 0x7FFF_0000, 0x0005_0026, 0x8000_0000, 0x0005_0000
     code: list[tuple[int, int, int, int]] = []
 
     def load(offset: int) -> None:
@@ -115,12 +120,12 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
         give(refuse)
         give(allow)
 
-    def refuse_argument(pair: tuple[int, int], value: int, index: int) -> None:
+    def refuse_argument(pair: tuple[int, int], value: int, index: int, action: int = refuse) -> None:
         # nr matches and this argument is that value? refuse; the number is in the accumulator again otherwise
         code.append((0x15, 0, 4, pair[column]))
         load(16 + 8 * index)
         code.append((0x15, 0, 1, value))
-        give(refuse)
+        give(action)
         load(0)
 
     load(4)
@@ -159,6 +164,21 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
     # one's own can't be unlocked, nor another one taken.
     for request in (_TIOCSPTLCK, _TIOCSCTTY):
         refuse_argument(_IOCTL, request, 1)
+    # The kernel looks for a module by a program that it starts as root, outside of any tree and of any turn.
+    for request in _ASK_FOR_MODULES:
+        refuse_argument(_IOCTL, request, 1)
+    # With a limit of 0 it starts the node's handler of cores for each crash, likewise (`kernel.forbid_cores`): who
+    # turns them off is told that it is done.
+    refuse_argument(_SETRLIMIT, _RLIMIT_CORE, 0, done)
+    code.append((0x15, 0, 8, _PRLIMIT[column]))
+    load(24)
+    code.append((0x15, 0, 5, _RLIMIT_CORE))
+    load(32)  # both halves of where a new limit is, if there is one
+    code.append((0x15, 0, 2, 0))
+    load(36)
+    code.append((0x15, 1, 0, 0))
+    give(done)
+    load(0)
     if bare:  # a file's owner may be any process: SIGIO ends those of the same user, the judge among them
         for pair, command in ((_FCNTL, _F_SETOWN), (_FCNTL, _F_SETOWN_EX), (_IOCTL, _FIOSETOWN), (_IOCTL, _SIOCSPGRP)):
             refuse_argument(pair, command, 1)
@@ -185,14 +205,24 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
     code.append((0x45, 0, 1, NEW_NS | NEW_CGROUP | NEW_UTS | NEW_IPC | NEW_USER | NEW_PID | NEW_NET | CLONE_PARENT))
     give(refuse)  # CLONE_PARENT would make a child of the judge, outside of the tree that it stops
     give(allow)
-    if inet:  # libraries that open sockets ask the kernel's router (netlink, protocol 0) for the interfaces' names
-        code.append((0x15, 0, 7, _SOCKET[column]))
+    if inet:
+        code.append((0x15, 0, 17, _SOCKET[column]))
         load(16)
-        code.append((0x15, 0, 4, 16))
-        load(32)
-        code.append((0x15, 0, 1, 0))
-        give(allow)
+        code.append((0x15, 2, 0, _AF_INET))
+        code.append((0x15, 1, 0, _AF_INET6))
+        code.append((0x15, 8, 12, _AF_NETLINK))
+        load(24)
+        code.append((0x54, 0, 0, 0xF))
+        code.append((0x15, 1, 0, SOCK_STREAM))
+        code.append((0x15, 0, 6, _SOCK_DGRAM))
+        load(32)  # TCP, UDP or what is usual: for any other one the kernel looks for a module
+        code.append((0x15, 5, 0, 0))
+        code.append((0x15, 4, 0, _TCP))
+        code.append((0x15, 3, 2, _UDP))
+        load(32)  # libraries ask the kernel's router (netlink, protocol 0) for the interfaces' names
+        code.append((0x15, 1, 0, 0))
         give(refuse)
+        give(allow)
         load(0)
     # Memory past a file's end is in no size and no limit, and what all links lie in would be full.
     unless_argument(_FALLOCATE, [0, _PUNCH_HOLE], index=1)
@@ -200,15 +230,19 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
     # does so outside of it: a runner without a root of its own has pairs only, that can't send elsewhere. A GPU's
     # runner takes the device's memory by such a socket.
     paired = bare and not memfd
-    unless_argument(_SOCKET, [*(() if paired else (1,)), *((2, 10) if inet else ())])
+    unless_argument(_SOCKET, [] if paired else [_AF_UNIX])
     if paired:
-        code.append((0x15, 0, 6, _SOCKETPAIR[column]))
+        code.append((0x15, 0, 8, _SOCKETPAIR[column]))
+        load(16)
+        code.append((0x15, 0, 4, _AF_UNIX))
         load(24)
         code.append((0x54, 0, 0, 0xF))
         code.append((0x15, 2, 0, SOCK_STREAM))
         code.append((0x15, 1, 0, SOCK_SEQPACKET))
         give(refuse)
         give(allow)
+    else:
+        unless_argument(_SOCKETPAIR, [_AF_UNIX])
     if bare:
         for pair in () if scoped else (_KILL, _TGKILL, _SIGQUEUE, _TGSIGQUEUE):
             unless_argument(pair, [own_pid])

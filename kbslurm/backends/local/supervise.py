@@ -154,7 +154,7 @@ def start(order: dict[str, Any], into: int) -> int:
             os.dup2(os.open(os.devnull, os.O_RDWR), 0)
             os.dup2(into, 1)
             os.dup2(into, 2)
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
             os.chdir(order["scratch"])
             os.execve(sys.executable, [sys.executable, *order["argv"]], order["environment"])
     except OSError as error:
