@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kbslurm.backends.local import supervise
 from kbslurm.backends.local.backend import SHARED_MEMORY, LocalBackend
 from kbslurm.backends.local.supervise import descendants
 from kbslurm.domain.problem import Problem
@@ -185,3 +187,14 @@ def test_a_submission_below_its_limit_has_room_beside_a_baseline_that_is_below_i
     report = report_of(case, *sent(case, large, problem, "benchmark"))
     assert report.verdict == "passed", report.reason
     assert report.benchmarks and all(one.baseline_ns for one in report.benchmarks), "both were there"
+
+
+def test_the_harness_leaves_no_core_and_may_allow_a_byte_of_one(tmp_path: Path) -> None:
+    """As in a site's job (`unit/test_supervise.py` says why)."""
+    reads, writes = os.pipe()
+    program = "import resource; print(*resource.getrlimit(resource.RLIMIT_CORE))"
+    order = {"scratch": str(tmp_path), "argv": ["-c", program], "environment": {}}
+    os.waitpid(supervise.start(order, writes), 0)
+    os.close(writes)
+    with open(reads) as said:
+        assert said.read() == f"0 {resource.getrlimit(resource.RLIMIT_CORE)[1]}\n"
