@@ -145,6 +145,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as a shell without a terminal starts what ends with "&"
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(Floors(), "kbslurm-floors")
+    if config.option.durations:
+        config.pluginmanager.register(Processor(config.option.durations), "kbslurm-processor")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -229,6 +231,33 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+
+
+# --------------------------------------------------------------------------------------------------------- processor
+
+
+class Processor:
+    """With --durations=N, the N tests that took most of a processor, beside pytest's own list of the slowest: on a busy
+    machine those are the ones that waited. What a test left running, or what another process reaps, isn't in it."""
+
+    def __init__(self, shown: int) -> None:
+        self._shown = shown
+        self._took_s: dict[str, float] = {}
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        before = sum(os.times()[:4])
+        try:
+            return (yield)
+        finally:
+            self._took_s[item.nodeid] = sum(os.times()[:4]) - before
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        longest = sorted(self._took_s.items(), key=lambda one: -one[1])[: self._shown]
+        terminalreporter.section(f"{len(longest)} tests that took most of a processor")
+        for nodeid, took_s in longest:
+            terminalreporter.write_line(f"{took_s:7.2f} s  {nodeid}")
+        terminalreporter.write_line(f"{sum(self._took_s.values()):7.0f} s  all {len(self._took_s)} tests")
 
 
 # ------------------------------------------------------------------------------------------------------------ floors

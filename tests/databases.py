@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import psycopg
@@ -26,8 +26,8 @@ class Server:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        with psycopg.connect(url) as connection:
-            copies_files_anyway = connection.info.server_version < 150_000
+        self._connection = psycopg.connect(url, autocommit=True)
+        copies_files_anyway = self._connection.info.server_version < 150_000
         # Where the files lie in memory, copying them is half the work of logging each page.
         self._strategy = sql.SQL("" if copies_files_anyway else "STRATEGY file_copy")
         self._numbers = itertools.count(1)
@@ -53,12 +53,16 @@ class Server:
         for name in list(self._made):
             self.drop(self._url_of(name))
 
+    def close(self) -> None:
+        self._connection.close()
+
     def _url_of(self, name: str) -> str:
         return _plain(make_url(self.url).set(database=name))
 
     def _execute(self, statement: sql.Composed) -> None:
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute(statement)
+        if self._connection.closed:  # the server was restarted meanwhile
+            self._connection = psycopg.connect(self.url, autocommit=True)
+        self._connection.execute(statement)
 
 
 @contextmanager
@@ -71,9 +75,10 @@ def server() -> Iterator[Server]:
             yield outside
         finally:
             outside.drop_all()
+            outside.close()
         return
-    with embedded() as inside:
-        yield Server(inside.url)
+    with embedded() as inside, closing(Server(inside.url)) as served:
+        yield served
 
 
 @contextmanager
