@@ -131,3 +131,35 @@ def test_files_can_be_copied_but_kept_in_no_pipe(tmp_path: Path, level: int) -> 
     told = ground.manifest(HOLDER, mode="test")
     report = ground.judged(tmp_path, told, env={"KBSLURM_EVAL_LEVEL": str(level)}).told
     assert report.verdict == "passed", report.reason
+
+
+HUGE = """
+import ctypes, mmap
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def custom_kernel(data):
+    refused = libc.prctl(41, 0, 0, 0, 0)
+    room = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    room.madvise(mmap.MADV_HUGEPAGE)
+    for at in range(0, len(room), 4096):
+        room[at] = 1
+    address = (ctypes.addressof(ctypes.c_char.from_buffer(room)) + (2 << 20)) & -(2 << 20)
+    collapsed = libc.madvise(ctypes.c_void_p(address), ctypes.c_size_t(2 << 20), 25)
+    with open("/proc/self/smaps") as file:
+        huge = sum(int(line.split()[1]) for line in file if line.startswith("AnonHugePages:"))
+    if (refused, collapsed, huge) != (-1, -1, 0):
+        raise RuntimeError(f"huge pages: {refused}, {collapsed}, {huge} KiB")
+    return sorted(data)
+"""
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_nobody_has_a_nodes_huge_pages(tmp_path: Path, level: int) -> None:
+    """Of which all but four kilobytes were given back, and which the kernel kept whole: 18 GB of a node, in no count,
+    and a baseline that asks for memory took four times as long."""
+    need(USER_NAMESPACES if level == 2 else LANDLOCK)
+    told = ground.manifest(HUGE, mode="test", tests=[{"n": 40, "seed": 1}])
+    report = ground.judged(tmp_path, told, env={"KBSLURM_EVAL_LEVEL": str(level)}).told
+    assert report.verdict == "passed", report.reason

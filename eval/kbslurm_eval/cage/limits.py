@@ -7,7 +7,7 @@ import os
 import resource
 from collections.abc import Mapping
 
-from kbslurm_eval.cage.kernel import forbid_cores
+from kbslurm_eval.cage.kernel import PR_SET_THP_DISABLE, forbid_cores, prctl
 
 GPU_DEVICES = ("nvidia", "kfd", "dri")
 # Whom the kernel ends when memory is short: with this any of a submission's processes, however small, before any other.
@@ -29,6 +29,11 @@ def set_limits(limits: Mapping[str, int], *, own_namespace: bool, gpu: bool, spa
         resource.setrlimit(kind, (value, value))
 
     forbid_cores()
+    # A page of two megabytes of which all but four kilobytes was given back stays whole, and is in nobody's count: one
+    # runner can have every one that a node has, and whoever asks for memory then, a baseline for one, waits until the
+    # kernel has taken some apart.
+    with contextlib.suppress(OSError):  # gVisor has none
+        prctl(PR_SET_THP_DISABLE, 1)
     # A judge that may have no more than 1,024 must be able to send some while a runner has all of its own on their way.
     is_roomy = resource.getrlimit(resource.RLIMIT_NOFILE)[1] >= 4096
     at_most(resource.RLIMIT_NOFILE, 1024 if is_roomy else 512)

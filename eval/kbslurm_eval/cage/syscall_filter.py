@@ -20,6 +20,7 @@ from kbslurm_eval.cage.kernel import (
     PR_SET_NO_NEW_PRIVS,
     PR_SET_PDEATHSIG,
     PR_SET_SECCOMP,
+    PR_SET_THP_DISABLE,
     SIGCONT,
     SOCK_SEQPACKET,
     SOCK_STREAM,
@@ -185,7 +186,8 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
     for flags in _UNSHARED:  # what a thread alone has open is looked for by nobody
         refuse_argument(_CLOSE_RANGE, flags, 2)
     refuse_argument(_FADVISE, _DONT_NEED, 3)  # a file that others read would come from the disk again
-    refuse_argument(_PRCTL, PR_SET_SECCOMP, 0)
+    for option in (PR_SET_SECCOMP, PR_SET_THP_DISABLE):
+        refuse_argument(_PRCTL, option, 0)
     refuse_argument(_PRCTL, _PR_SCHED_CORE, 0)  # who has a cookie of its own has a core's other half kept empty
     code.append((0x15, 0, 6, _PRCTL[column]))
     load(16)
