@@ -16,6 +16,7 @@ from kbslurm_eval.cage.runners import CantStart
 from kbslurm_eval.judge import clock_watch, finals, uncounted_calls
 from kbslurm_eval.judge.call_checks import CallChecks
 from kbslurm_eval.judge.call_plan import WARM_UPS, CallPlan
+from kbslurm_eval.judge.held_up import HELD_UP, HeldUp
 from kbslurm_eval.judge.launch import LATE_CAP, Allowance, Launch
 from kbslurm_eval.judge.launches import Launches
 from kbslurm_eval.judge.reference import Case, Prepared, ProblemTrouble, Spent
@@ -40,6 +41,7 @@ class TimedPhase:
         self._plan = CallPlan(run, calls)
         self._started_s = 0.0
         self._debts = uncounted_calls.Debts()
+        self._held_up = HeldUp()
 
     def measure(self, name: PhaseName, allowance: Allowance) -> Rejected | None:
         """All launches of this phase: what ended it, or None when every call of it counts."""
@@ -64,7 +66,7 @@ class TimedPhase:
         self._rivals = finals.Rivals(sources=sources) if sources else None
         longest = _Longest()
         number, planned = 0, launches
-        self._debts = uncounted_calls.Debts()
+        self._debts, self._held_up = uncounted_calls.Debts(), HeldUp()
         try:
             while number < launches and (number < manifest.budget.launches or self._has_time(longest, allowance)):
                 with longest.launch(allowance):
@@ -80,6 +82,7 @@ class TimedPhase:
                     self._run.heartbeat.of += (launches - number) * steps
             self._run.results.budget[name]["launches"] = number
             self._tell_precision(name, timed, launches, number)
+            self._tell_held_up()
         except Rejected as rejected:
             fault = rejected
             raise
@@ -203,6 +206,7 @@ class TimedPhase:
         with self._starting():
             base, base_times = self._baseline(name, patterns)
         try:
+            alone = self._alone(name, cases, number, base)
             if base is not None and self._run.device_alone:
                 self._base_alone(name, plan, calls, number, base, base_times, allowance)
                 base.close()
@@ -295,6 +299,7 @@ class TimedPhase:
             return times, case, wrong
         for index, found in base_times.items():
             times[index].baseline = found
+            self._held_up.add(index, alone.get(index, ()), found.calls_ns)
         return times, at, fault
 
     def _in_order(self, cases: Sequence[Case], calls: Mapping[int, int]) -> list[Case]:
@@ -358,6 +363,35 @@ class TimedPhase:
             base.close()
             raise
         return base, times
+
+    def _alone(self, name: PhaseName, cases: Sequence[Case], number: int, base: Launch | None) -> dict[int, list[int]]:
+        """How long the baseline's calls take before the submission is there, for cases whose calls take hardly any
+        time. In a final it would be told of nobody."""
+        found: dict[int, list[int]] = {}
+        if base is None or self._run.on_device or self._rivals is not None:
+            return found
+        with self._starting(), _quiet():
+            for case in cases:
+                if not (many := self._plan.alone(case.index)):
+                    continue
+                warm_ups = [0] * self._plan.warm_ups(case.index)
+                counted = [1] * many if self._plan.group(case.index) == 1 else [many]
+                for n, wanted in enumerate([*warm_ups, *counted]):
+                    try:
+                        fault, took = self._called(name, case, (number, n), base, wanted, "baseline", "alone")
+                    except Rejected as rejected:
+                        fault, took = rejected, []
+                    if fault is not None:
+                        raise ProblemTrouble(f"the problem's baseline fails: {fault.said}")
+                    if n == 0:
+                        self._rest(base)
+                    found.setdefault(case.index, []).extend(ns for _, ns in _that_count(took, wanted))
+        return found
+
+    def _tell_held_up(self) -> None:
+        if said := self._held_up.evidence():
+            self._run.results.flags.append(HELD_UP)
+            self._run.results.facts.setdefault("evidence", {})[HELD_UP] = said
 
     def _base_alone(
         self,
