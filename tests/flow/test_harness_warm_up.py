@@ -473,3 +473,61 @@ def test_one_that_makes_something_for_each_case_is_called_before_all_calls(tmp_p
     calls, warmed, made = max(seen)
     assert made >= 3 and warmed >= calls > 18, report.log
     assert "isn't called" not in report.log
+
+
+ONE_HOT = """
+import numpy as np
+
+
+def generate_input(n, m, seed):
+    return np.random.default_rng(seed).integers(0, m, n), np.zeros(m, np.float32)
+
+
+def ref_kernel(data):
+    at, like = data
+    y = np.zeros((len(at), len(like)), np.float32)
+    y[np.arange(len(at)), at] = 1
+    return y
+
+
+def check_implementation(data, output):
+    good = bool((output == ref_kernel(data)).all())
+    return good, "" if good else "not one hot"
+"""
+CLEARS_BEFORE = """
+import numpy as np
+
+clear = False
+
+
+def kb_warm_up(data, out):
+    global clear
+    out[...] = 0
+    clear = CLEARS
+
+
+def custom_kernel(data, out):
+    global clear
+    at, like = data
+    if not clear:
+        out[...] = 0
+    clear = False
+    out[np.arange(len(at)), at] = 1
+    return out
+"""
+
+
+@pytest.mark.parametrize(("clears", "verdict"), [("True", "wrong"), ("False", "passed")])
+@pytest.mark.parametrize(
+    ("n", "m"), [(8, 100), (1_000, 64), (6_000, 16)], ids=["in one go", "an answer that is large", "an input as well"]
+)
+def test_what_it_writes_into_an_answers_place_is_lost(
+    tmp_path: Path, n: int, m: int, clears: str, verdict: str
+) -> None:
+    """All of an answer that doesn't depend on its input was written in nobody's time: a tenth of the honest twin's."""
+    told = ground.manifest(
+        CLEARS_BEFORE.replace("CLEARS", clears), mode="benchmark", files={"reference.py": ONE_HOT}, hidden=[],
+        tests=[{"n": 5, "m": 9, "seed": 1}], benchmarks=[{"n": n, "m": m, "seed": 7}],
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == verdict, report.reason

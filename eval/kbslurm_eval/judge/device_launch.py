@@ -283,7 +283,7 @@ class DeviceLaunch(Launch):
     def _is_late(self, told: _SplitCall) -> bool:
         """Whether an input that travels through the link is written to a runner that is awake. Not where caches were
         flushed: whoever is awake could fill them again."""
-        return len(told.payload) <= LATE_CAP and not self._run_device.flushed
+        return max(len(told.payload), told.placed.layout.size) <= LATE_CAP and not self._run_device.flushed
 
     def _arrays_of(self, prepared: Prepared, mark: str) -> bytes:
         """What a null call carries: the arrays of an input, whatever they contain."""

@@ -30,7 +30,9 @@ from kbslurm_eval.shared.wire import (
     PhaseName,
 )
 
-LATE_CAP = 32_768  # an input up to this size is written within the timed window, to a runner that is already awake
+# An input up to this size is written within the timed window, to a runner that is already awake. Not where its answer
+# is larger than this: what lies in its place is overwritten before the call, and who is awake could write it again.
+LATE_CAP = 32_768
 # the threads of a BLAS turn for some 30 ms once they were started
 REST_MOST_S, REST_LOOK_S, REST_LOOKS = 0.2, 0.002, 3
 REST_TIMES = 5  # as long where others have the cores
@@ -197,6 +199,7 @@ class Launch:
         self.granted: dict[tuple[int, str], layouts.Layout] = {}  # what this submission's outputs are instead
         # by case, the last of these, and what it is in the place of: other lengths may be drawn for the next call
         self.forms: dict[int, tuple[layouts.Layout, layouts.Layout]] = {}
+        self._late_cases: dict[int, bool] = {}
         self.claimed_bytes = 0  # how much larger than asked for, at most
         self.one_by_one = set[int]()  # the cases in which they are too large for several calls in one go
         self.uncounted_ns: dict[int, list[int]] = {}  # by case, how long calls took that don't count
@@ -287,7 +290,7 @@ class Launch:
         )
         if out_size or copied:
             end.room(max(out_size, copied))
-        if out_size:
+        if not end.has_had(out_size):  # all of it is there before the runner could take the memory for it
             end.poison(out_size, told.laid)
         copy = memoryview(bytearray(max(out_size, copied) if copied else 0))
         pieces = _pieces(copy)
@@ -299,6 +302,7 @@ class Launch:
             self._lay_numbers(ahead)
         if late:
             slept_in_ns = self._until_ready(self._wake(allowed_s), kind)
+            self._poison(out_size, told)
             start_ns = time.perf_counter_ns()
             os.pwrite(end.input, whole, 0)
             for at, part in told.laid:
@@ -315,6 +319,7 @@ class Launch:
                 slept_in_ns = self._make_ahead(kind)
             elif kind is Kind.CALL:
                 slept_in_ns = self._until_told()
+            before_ns += self._poison(out_size, told)
             end.put_parts(told.parts, told.size)
             end.lay(told.laid)
             end.go(token)
@@ -343,6 +348,14 @@ class Launch:
         reply = self._collected(kind, token, out_size, first if out_size else [], done_ns - start_ns + slept_in_ns)
         self._tells(kind, reply.ns, clocks_ns)
         return reply
+
+    def _poison(self, out_size: int, told: destinations.Payload) -> int:
+        """Nothing of an answer is there that was written in nobody's time: after the runner was awake without work.
+        How long that took, which is nobody's time either."""
+        began = time.perf_counter_ns()
+        if out_size:
+            self._link.poison(out_size, told.laid)
+        return time.perf_counter_ns() - began
 
     def _worked_since(self, clocks_ns: Mapping[int, int]) -> int:
         """For how long it had a core since its clocks stood so; it is stopped."""
@@ -721,7 +734,8 @@ class Launch:
 
     def _null_call(self, prepared: Prepared, payload: destinations.Payload) -> int:
         self._link.room(prepared.layout.size)
-        late, clocks_ns = len(prepared.packed) <= LATE_CAP, self.runner.clocks_ns()
+        late, clocks_ns = self.is_late(prepared), self.runner.clocks_ns()
+        self._late_cases[prepared.case.index] = late
         reply = self.ring(Kind.NULL, payload, late=late, ahead=self._told_ahead(payload), looked=prepared.layout)
         self._took_in_null(prepared, reply.ns, clocks_ns)
         return reply.ns
@@ -747,6 +761,10 @@ class Launch:
         for at, number in self._laid_numbers.get(ahead, ()):
             os.pwrite(self._link.input, number, at)
 
+    def is_late(self, prepared: Prepared) -> bool:
+        """Whether its input is written to a runner that is awake."""
+        return max(len(prepared.packed), prepared.layout.size) <= LATE_CAP
+
     def _told_ahead(self, payload: destinations.Payload) -> int:
         """The number of a text that the runner was told, or 0."""
         return self._ahead.get(bytes(payload.parts[0][1]), 0) if self._ahead else 0
@@ -754,7 +772,7 @@ class Launch:
     def call(self, prepared: Prepared) -> Reply:
         """One call of the submission."""
         self.declare(prepared.layout)
-        late = len(prepared.packed) <= LATE_CAP
+        late = self._late_cases.get(prepared.case.index, self.is_late(prepared))  # as what is taken off was made
         payload = prepared.payload()
         return self.ring(
             Kind.CALL,
@@ -826,8 +844,8 @@ class Launch:
         end, token, out = self._link, self._link.token().to_bytes(8, "little"), memoryview(bytearray(told.copied))
         pieces = _pieces(out)
         allowed_s = self._allowance.left(start=self.starts)
-        end.poison(told.out_size, told.laid)
         slept_in_ns = self._until_ready(self._wake(allowed_s, awake=True), Kind.NULL if told.null else Kind.CALL)
+        end.poison(told.out_size, told.laid)
         start_ns = time.perf_counter_ns()
         os.pwrite(end.input, told.whole, 0)
         for at, part in told.laid:

@@ -150,6 +150,7 @@ class RanksLaunch(Launch):
             end.words(kind, size=len(payloads[rank]), layout=known, out_size=sizes[rank], ahead=ahead)
             if sizes[rank]:
                 end.room(sizes[rank])
+            if not end.has_had(sizes[rank]):  # all of it is there before a rank could take the memory for it
                 end.poison(sizes[rank])
         allowed_s = self._allowance.left(start=self.starts) if limit_s is None else limit_s
         before_ns, clocks_ns = time.perf_counter_ns(), self.runner.clocks_ns() if kind in TELLS else {}
@@ -159,6 +160,7 @@ class RanksLaunch(Launch):
         self._leave_its_core()
         if late:
             slept_in_ns = self._until_ready(self._wake_all(allowed_s), kind)
+            self._poison_all(sizes)
             start_ns = time.perf_counter_ns()
             for end, payload in zip(self._ends, payloads, strict=True):
                 os.pwrite(end.input, payload, 0)
@@ -169,6 +171,7 @@ class RanksLaunch(Launch):
             if kind is Kind.NULL:
                 self._open_ns = time.perf_counter_ns() - opened_ns
         else:
+            before_ns += self._poison_all(sizes)
             for end, payload, token in zip(self._ends, payloads, tokens, strict=True):
                 end.put(payload)
                 end.go(token)
@@ -196,6 +199,15 @@ class RanksLaunch(Launch):
         parts = [self._taken(rank, tokens[rank], sizes[rank], first[rank], ns) for rank in range(self._world)]
         return RankReplies(ns=ns, parts=tuple(parts))
 
+    def _poison_all(self, sizes: Sequence[int]) -> int:
+        """Nothing of an answer is there that was written in nobody's time. How long that took, which is nobody's
+        either."""
+        began = time.perf_counter_ns()
+        for end, size in zip(self._ends, sizes, strict=True):
+            if size:
+                end.poison(size)
+        return time.perf_counter_ns() - began
+
     @property
     def _links(self) -> Sequence[JudgeEnd]:
         return (self._link, *self._ends)
@@ -209,12 +221,13 @@ class RanksLaunch(Launch):
         except driver.DriverError as error:
             raise Rejected("error", f"a device failed: {error}", "a device failed") from None
 
-    def _is_late(self, prepared: Prepared) -> bool:
+    def is_late(self, prepared: Prepared) -> bool:
         """Whether its inputs are written to ranks that are awake. Not where caches were flushed: whoever is awake
         could fill them again."""
         assert isinstance(prepared, PreparedRanks)
         flushed = self._devices is not None and not self._devices.why_not
-        return not flushed and sum(len(part.packed) for part in prepared.parts) <= LATE_CAP
+        sizes = [sum(len(part.packed) for part in prepared.parts), sum(part.layout.size for part in prepared.parts)]
+        return not flushed and max(sizes) <= LATE_CAP
 
     def practise(self, prepared: Prepared) -> None:
         """What it is told here is of other kinds."""
@@ -222,7 +235,7 @@ class RanksLaunch(Launch):
     def tell_ahead(self, prepared: Prepared) -> None:
         """Tell each rank what its arrays are."""
         assert isinstance(prepared, PreparedRanks)
-        if not self._is_late(prepared):
+        if not self.is_late(prepared):
             return
         heads = [values.head(part.packed) for part in prepared.parts]
         aheads = [known.setdefault(head, len(known) + 1) for known, head in zip(self._heads, heads, strict=True)]
@@ -370,7 +383,7 @@ class RanksLaunch(Launch):
 
     def _null_in_all(self, prepared: Prepared, payloads: Sequence[bytes | memoryview]) -> int:
         assert isinstance(prepared, PreparedRanks)
-        late = self._is_late(prepared)
+        late = self.is_late(prepared)
         aheads = self._aheads(prepared) if late and prepared.ahead else ()
         looked = [part.layout for part in prepared.parts]
         for end, layout in zip(self._ends, looked, strict=True):
@@ -409,7 +422,7 @@ class RanksLaunch(Launch):
         """One call of the submission in every rank."""
         self.declare_all(prepared)
         layouts = [part.layout for part in prepared.parts]
-        late = self._is_late(prepared)
+        late = self.is_late(prepared)
         packed = [part.packed for part in prepared.parts]
         aheads = self._aheads(prepared) if late else ()
         return self.ring_all(Kind.CALL, packed, layouts=layouts, late=late, aheads=aheads)

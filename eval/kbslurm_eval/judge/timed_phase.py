@@ -17,7 +17,7 @@ from kbslurm_eval.judge import clock_watch, finals, uncounted_calls
 from kbslurm_eval.judge.call_checks import CallChecks
 from kbslurm_eval.judge.call_plan import WARM_UPS, CallPlan
 from kbslurm_eval.judge.held_up import HELD_UP, HeldUp
-from kbslurm_eval.judge.launch import LATE_CAP, Allowance, Launch
+from kbslurm_eval.judge.launch import Allowance, Launch
 from kbslurm_eval.judge.launches import Launches
 from kbslurm_eval.judge.reference import Case, Prepared, ProblemTrouble, Spent
 from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, clean, status_of
@@ -527,7 +527,7 @@ class TimedPhase:
         group, launch.null_took_ns = self._plan.group(pattern.case.index), 0
         if group > 1:
             return launch.null_in_one_go(pattern, group)
-        if pattern.ahead and len(pattern.packed) > LATE_CAP and self._plan.is_soon_prepared(pattern.case.index):
+        if pattern.ahead and not launch.is_late(pattern) and self._plan.is_soon_prepared(pattern.case.index):
             self._run.reference.prepare(pattern.case, self._run.seed("benchmark", pattern.case, "null"))
         return launch.null(pattern)
 

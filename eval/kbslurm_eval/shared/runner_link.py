@@ -236,6 +236,10 @@ class JudgeEnd:
             self.wrote("out", begin, at)
             at = high
 
+    def has_had(self, size: int) -> bool:
+        """Whether so much of the output was written to before, and had room."""
+        return self._whole["out"] >= size
+
     def read_pieces(self, pieces: Iterable[tuple[int, memoryview]]) -> bool:
         """The output's bytes at these places into this memory, in this order; False if the file was cut short."""
         return all(os.preadv(self.out, [piece], at) == len(piece) for at, piece in pieces)
