@@ -299,7 +299,7 @@ class TimedPhase:
             return times, case, wrong
         for index, found in base_times.items():
             times[index].baseline = found
-            self._held_up.add(index, alone.get(index, ()), found.calls_ns)
+            self._held_up.add(index, alone.get(index, ()), found.calls_ns, times[index].calls_ns)
         return times, at, fault
 
     def _in_order(self, cases: Sequence[Case], calls: Mapping[int, int]) -> list[Case]:
