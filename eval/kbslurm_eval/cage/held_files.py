@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from kbslurm_eval.cage.processes import mapped_bytes
@@ -14,6 +14,20 @@ from kbslurm_eval.cage.seen_processes import open_files
 MOST = 20_000  # files and folders, each of which takes a kilobyte of the kernel's memory besides
 BLOCK, SMALL = 512, 1 << 20
 TOO_MANY = f"the submission keeps more than {MOST:,} files"
+
+
+@contextlib.contextmanager
+def _listed(path: str, device: int, number: int) -> Iterator[Iterable[os.DirEntry[str]]]:
+    """What is in this folder if it is the one that was seen: meanwhile there may be a link to somebody else's."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        told = os.fstat(fd)
+        if (told.st_dev, told.st_ino) != (device, number):
+            raise NotADirectoryError(path)
+        with os.scandir(fd) as entries:
+            yield entries
+    finally:
+        os.close(fd)
 
 
 class HeldFiles:
@@ -43,10 +57,11 @@ class HeldFiles:
         return self._held
 
     def _below(self, folder: Path) -> int:
-        held, many, waiting = 0, 0, [os.fspath(folder)]
+        held, many, waiting = 0, 0, [(os.fspath(folder), folder.stat().st_ino)]
         seen = set[int]()
         while waiting:
-            with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            place, number = waiting.pop()
+            with contextlib.suppress(OSError), _listed(place, self._device, number) as entries:
                 for entry in entries:
                     many += 1
                     if many > MOST:
@@ -55,7 +70,7 @@ class HeldFiles:
                     with contextlib.suppress(OSError):
                         told = entry.stat(follow_symlinks=False)
                         if entry.is_dir(follow_symlinks=False):
-                            waiting.append(entry.path)
+                            waiting.append((f"{place}/{entry.name}", told.st_ino))
                         elif told.st_ino not in seen:
                             seen.add(told.st_ino)
                             held += told.st_blocks * BLOCK

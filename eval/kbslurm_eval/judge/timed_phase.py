@@ -384,7 +384,7 @@ class TimedPhase:
                     if fault is not None:
                         raise ProblemTrouble(f"the problem's baseline fails: {fault.said}")
                     if n == 0:
-                        self._rest(base)
+                        base.come_to_rest()
                     found.setdefault(case.index, []).extend(ns for _, ns in _that_count(took, wanted))
         return found
 
