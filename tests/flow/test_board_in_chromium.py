@@ -105,6 +105,22 @@ def test_nothing_shifts_after_the_first_paint_and_nothing_scrolls_sideways(
     assert chromium.complaints() == []
 
 
+def test_on_a_slow_line_nothing_shifts_either(api: ServedApi, chromium: Chromium) -> None:
+    """A page was painted as far as it had come, and again with its header in another place."""
+    slow = {"offline": False, "latency": 0, "downloadThroughput": 20_000, "uploadThroughput": 20_000}
+    signed_in(api, chromium, "Somebody Wi 1")
+    chromium.devtools("Network.enable")
+    chromium.view(1920)
+    for path in (MANY, FEW, NOBODY, "/", "/embed/board/transpose/H100"):
+        chromium.devtools("Network.emulateNetworkConditions", **slow)
+        try:
+            chromium.open(api.url + path)
+            shifts = chromium.call("POST", "/execute/async", script=SHIFTS, args=[])
+        finally:
+            chromium.devtools("Network.emulateNetworkConditions", **{**slow, "downloadThroughput": -1})
+        assert sum(shifts) == 0, (path, shifts)
+
+
 @pytest.mark.parametrize("theme", THEMES)
 def test_nothing_keeps_anybody_out(api: ServedApi, chromium: Chromium, theme: Any) -> None:
     signed_in(api, chromium, NAMES[1])

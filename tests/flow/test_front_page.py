@@ -95,7 +95,7 @@ def test_who_comes_first_is_told_what_this_is_and_who_is_signed_in_their_places(
 def test_every_page_says_which_kbslurm_it_is_from(api: ServedApi) -> None:
     with browsing(api) as anybody, browsing(api, "bob") as bob:
         for page in (anybody.get("/"), bob.get("/"), anybody.get("/login")):
-            assert f"<footer>kbslurm {__version__}</footer>" in page.text
+            assert f'<footer id="foot">kbslurm {__version__}</footer>' in page.text
 
 
 def test_a_team_has_one_place_for_all_its_members(api: ServedApi) -> None:
