@@ -41,13 +41,14 @@ def runner(judge: JudgeEnd) -> RunnerEnd:
 
 
 @pytest.fixture
-def compiled(tmp_path: Path, judge: JudgeEnd, runner: RunnerEnd) -> Serving:
-    """Compiled code that waits for its calls, in a thread of its own."""
+def compiled(tmp_path: Path, judge: JudgeEnd, runner: RunnerEnd) -> Iterator[Serving]:
+    """Compiled code that waits for its calls, in a thread of its own, which ends before its memory is gone."""
     source, library = tmp_path / "serve.cpp", tmp_path / "serve.so"
     source.write_text(f"struct kb_array;\n{cpp_sources._SERVE}\n{STUBS}")
     subprocess.run(["g++", "-shared", "-fPIC", "-O2", "-o", library, source], check=True, timeout=60)
     kb_serve, token, found = ctypes.CDLL(str(library)).kb_serve, ctypes.c_ulonglong(), list[int]()
-    words = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(runner.bell)))
+    bell = ctypes.c_char.from_buffer(runner.bell)  # keeps it mapped
+    words = ctypes.c_void_p(ctypes.addressof(bell))
     said, mark, none = ctypes.create_string_buffer(64), ctypes.create_string_buffer(b"\1"), ctypes.c_void_p()
 
     def served() -> None:
@@ -63,9 +64,14 @@ def compiled(tmp_path: Path, judge: JudgeEnd, runner: RunnerEnd) -> Serving:
 
     def ended() -> tuple[int, int]:
         serving.join(timeout=30)
+        assert not serving.is_alive(), "the compiled code still waits for calls"
         return found[0], token.value
 
-    return ended
+    yield ended
+    judge.words(Kind.NULL)
+    judge.ping()  # another kind of call: back to the runner's own loop
+    serving.join(timeout=30)
+    assert not serving.is_alive()
 
 
 def _bytes(token: int) -> bytes:
@@ -91,7 +97,10 @@ def test_a_token_counts_once_all_of_its_bytes_are_there(judge: JudgeEnd, runner:
 @needs(GXX)
 def test_so_it_does_for_compiled_code(judge: JudgeEnd, compiled: Serving) -> None:
     _rung_slowly(judge)
-    answered = int.from_bytes(os.pread(judge.bell, 8, runner_link.DONE), "little")
+    until = time.monotonic() + 30
+    while not (answered := int.from_bytes(os.pread(judge.bell, 8, runner_link.DONE), "little")):
+        assert time.monotonic() < until, "the compiled code never answers"
+        time.sleep(0.001)
     judge.go(_bytes(TOKEN + 1))  # without a ping before it: back to the runner's own loop
     assert compiled() == (c_arrays.BACK, TOKEN)
     assert answered == TOKEN, "an honest kernel answers for a call that wasn't made"
