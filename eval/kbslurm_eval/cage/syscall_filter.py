@@ -53,7 +53,7 @@ _CALLS: dict[str, tuple[int | None, int | None]] = {
     "msgget": (68, 186), "semget": (64, 190),
     # a page that lies in a pipe or a socket is in no process's memory any more, can't be moved, and keeps all of the
     # two megabytes that it may be a part of
-    "vmsplice": (278, 75), "splice": (275, 76), "tee": (276, 77), "sendfile": (40, 71),
+    "vmsplice": (278, 75),
     # the whole node's pages would be written, again and again
     "sync": (162, 81), "syncfs": (306, 267),
     # who watches files learns what others on the node open, and slows whatever writes to them
@@ -74,6 +74,10 @@ _CALLS_BARE: dict[str, tuple[int | None, int | None]] = {
     "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16), "removexattrat": (466, 466),
     "file_setattr": (469, 469),
 }  # fmt: skip
+# the same; who copies a file falls back to what there is without these, and may not where they are forbidden
+_AS_IF_UNKNOWN = ((275, 76), (276, 77), (40, 71))  # splice, tee, sendfile
+# a node's own stock of large pages is in no process's memory that anybody counts, and nobody has the others
+_MMAP, _MAP_HUGETLB, _MFD_HUGETLB = (9, 222), 0x4_0000, 4
 _MEMFD = (319, 279)  # memory that no limit but a control group's counts; GPU drivers want it
 _CLONE, _CLONE3, _SOCKET, _KILL, _TGKILL = (56, 220), (435, 435), (41, 198), (62, 129), (234, 131)
 _SIGQUEUE, _TGSIGQUEUE, _PRLIMIT, _AFFINITY = (129, 138), (297, 240), (302, 261), (203, 122)
@@ -90,6 +94,8 @@ _F_SETOWN, _F_SETOWN_EX, _FIOSETOWN, _SIOCSPGRP = 8, 15, 0x8901, 0x8902
 _TIOCSPTLCK, _TIOCSCTTY = 0x4004_5431, 0x540E
 # bridges, VLANs, the DLCI of older kernels, and a terminal's line discipline
 _ASK_FOR_MODULES = (0x8940, 0x8941, 0x8980, 0x8981, 0x8982, 0x8983, 0x89A0, 0x89A1, 0x5423)
+# the kernel sends what these hold back by a timer of its own, also while all is stopped
+_SENT_LATER = {1: (47, 61), 6: (13, 37)}  # SO_MAX_PACING_RATE, SO_TXTIME; TCP_CONGESTION, TCP_TX_DELAY
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK, _SOCK_DGRAM, _TCP, _UDP = 1, 2, 10, 16, 2, 6, 17
 _SETRLIMIT, _RLIMIT_CORE = (160, 164), 4
 _ARCH = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
@@ -101,6 +107,7 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
     ranks of one launch speak TCP with each other."""
     arch, column = _ARCH[os.uname().machine]
     refuse, allow, no_such_call, kill, done = 0x0005_0001, 0x7FFF_0000, 0x0005_0026, 0x8000_0000, 0x0005_0000
+    no_memory = 0x0005_000C
     code: list[tuple[int, int, int, int]] = []
 
     def load(offset: int) -> None:
@@ -121,6 +128,13 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
         give(refuse)
         give(allow)
 
+    def refuse_bit(pair: tuple[int, int], bit: int, index: int, action: int) -> None:
+        code.append((0x15, 0, 4, pair[column]))
+        load(16 + 8 * index)
+        code.append((0x45, 0, 1, bit))
+        give(action)
+        load(0)
+
     def refuse_argument(pair: tuple[int, int], value: int, index: int, action: int = refuse) -> None:
         # nr matches and this argument is that value? refuse; the number is in the accumulator again otherwise
         code.append((0x15, 0, 4, pair[column]))
@@ -140,8 +154,11 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
         if (nr := number(pair)) is not None:
             code.append((0x15, 0, 1, nr))
             give(refuse)
-    code.append((0x15, 0, 1, _CLONE3[column]))
-    give(no_such_call)  # a filter can't see its flags; the C library falls back to clone
+    for pair in (_CLONE3, *_AS_IF_UNKNOWN):  # a filter can't see clone3's flags; the C library falls back to clone
+        code.append((0x15, 0, 1, pair[column]))
+        give(no_such_call)
+    refuse_bit(_MMAP, _MAP_HUGETLB, 3, no_memory)
+    refuse_bit(_MEMFD, _MFD_HUGETLB, 1, no_memory)
     # Nobody inside continues what the judge has stopped: not by a signal, not by the death of a child (its exit
     # signal, the parent-death signal), not by a file's owner signal. A partner, or the kernel, would undo stops.
     for pair, index in ((_KILL, 1), (_TKILL, 1), (_TGKILL, 2), (_SIGQUEUE, 1), (_TGSIGQUEUE, 2), (_PIDFD_KILL, 1)):
@@ -161,6 +178,17 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
             refuse_argument(_SETSOCKOPT, option, 2)
         for option in _ATTACH_FILTER:  # the kernel's own threads free these, in somebody else's turn
             refuse_argument(_SETSOCKOPT, option, 2)
+    else:
+        for level, options in _SENT_LATER.items():
+            last = len(options) - 1
+            code.append((0x15, 0, last + 6, _SETSOCKOPT[column]))
+            load(24)
+            code.append((0x15, 0, last + 3, level))
+            load(32)
+            for n, option in enumerate(options):
+                code.append((0x15, last - n, n // last, option))
+            give(refuse)
+            load(0)
     # Nor by a terminal that is hung up, which the kernel may do long after the last process closed it: a terminal of
     # one's own can't be unlocked, nor another one taken.
     for request in (_TIOCSPTLCK, _TIOCSCTTY):
