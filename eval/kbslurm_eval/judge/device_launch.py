@@ -509,17 +509,20 @@ class DeviceLaunch(Launch):
         out = 0 if self._lent.output is None else self._lent.output.at
         copies = [] if told.sources is None else told.sources.copies(into, out)
         allowed_s, token = self._allowance.left(start=self.starts), end.token().to_bytes(8, "little")
-        slept_in_ns = self._until_ready(self._wake(allowed_s, awake=True), Kind.DEVICE_CALL) + self._idle()
+        self._wake(allowed_s, awake=True)
+        busy_ns = self._idle()
         device.cover(out, os.urandom(POISON), told.out_size)
         device.synchronize()
-        slept_in_ns += self._idle()
+        busy_ns += self._idle()
         start_ns = time.perf_counter_ns()
+        slept_in_ns = busy_ns + self._until_ready(start_ns - self._awake_from_ns - busy_ns, Kind.DEVICE_CALL)
         device.copy_all(copies)
         end.go(token)
         self._answered(token, start_ns, allowed_s)
         places, at_ends, pieces = _strided(told.out_size), _at_both_ends(told.out_size), _in_pieces(told.placed)
         seen = self._look_at(out, places) + self._look_at_all(out, pieces)
-        ns = time.perf_counter_ns() - start_ns + slept_in_ns
+        self._awake_from_ns = time.perf_counter_ns()
+        ns = self._awake_from_ns - start_ns + slept_in_ns
         there = self._taken_there(out, told.placed)
         now = b"" if there is None else self._look_at(there.at, places) + self._look_at_all(there.at, pieces)
         if seen != now or (there is not None and self._look_at(out, at_ends) != self._look_at(there.at, at_ends)):

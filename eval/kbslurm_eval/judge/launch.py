@@ -206,6 +206,7 @@ class Launch:
         self.uncounted_alone_ns: dict[int, list[int]] = {}  # those of them that nobody else's calls came before
         self.nulls_ns: dict[int, list[int]] = {}  # and how much longer null calls took than before the submission came
         self.null_took_ns = 0  # the last one, or all of them that were made in one go
+        self._awake_from_ns = 0  # in one go: since when it has nothing to do
         self._ahead: dict[bytes, int] = {}
         self._laid_numbers: dict[int, list[tuple[int, bytes]]] = {}  # what a warm-up finds where numbers come late
         self._last = bytes(8)
@@ -301,9 +302,11 @@ class Launch:
         if late and ahead:
             self._lay_numbers(ahead)
         if late:
-            slept_in_ns = self._until_ready(self._wake(allowed_s), kind)
+            began_ns = time.perf_counter_ns()
+            self._wake(allowed_s)
             self._poison(out_size, told)
             start_ns = time.perf_counter_ns()
+            slept_in_ns = self._until_ready(start_ns - began_ns, kind)
             os.pwrite(end.input, whole, 0)
             for at, part in told.laid:
                 os.pwrite(end.out, part, at)
@@ -378,12 +381,12 @@ class Launch:
         self._told_ns = self._told_work_ns = 0
         return told
 
-    def _until_ready(self, woken_ns: int, kind: Kind) -> int:
+    def _until_ready(self, awake_ns: int, kind: Kind) -> int:
         """What counts of the time that it took before this message until all was ready for it: to take in what the call
-        needs, and to wake."""
+        needs, to wake, and whatever the judge did beside a runner that was awake, which can hold it up."""
         if kind in (Kind.NULL, Kind.DEVICE_NULL):
-            return self._waking.counts(woken_ns)
-        took_ns = woken_ns + self._taken_in()[0]
+            return self._waking.counts(awake_ns)
+        took_ns = awake_ns + self._taken_in()[0]
         return took_ns if self.is_known_input else self._waking.counts(took_ns)
 
     def _until_told(self) -> int:
@@ -520,19 +523,21 @@ class Launch:
         core_warmer.apart(self._core)
         self._warmer.turn(self._core)
 
-    def _wake(self, allowed_s: float, *, awake: bool = False) -> int:
+    def _wake(self, allowed_s: float, *, awake: bool = False) -> None:
         """Let the runner run without work, waiting for its next message. `awake`: it runs already."""
         word = self._link.ping()
         began = time.perf_counter_ns()
         if not awake:
             self._go_on()
-        return self._until(runner_link.AWAKE, lambda found: found == word, began, allowed_s, 50_000)[0] - began
+        self._until(runner_link.AWAKE, lambda found: found == word, began, allowed_s, 50_000)
 
     def _make_ahead(self, kind: Kind) -> int:
         """Let the runner make its next call's arrays, before anything is in them. It is stopped again, and the device
         at rest, when this returns; the time that counts, where it took far longer than that takes or left work on the
         device. All of it is the submission's, which the caller sees to."""
-        slept_in_ns = self._until_ready(self._wake(self._allowance.left(start=self.starts)), kind)
+        began_ns = time.perf_counter_ns()
+        self._wake(self._allowance.left(start=self.starts))
+        slept_in_ns = self._until_ready(time.perf_counter_ns() - began_ns, kind)
         self._stop()
         slept_in_ns = self._late(slept_in_ns)
         self._look_at_link()
@@ -819,6 +824,7 @@ class Launch:
         replies: list[Reply] = []
         with self._theirs():
             self._leave_its_core()
+            self._awake_from_ns = time.perf_counter_ns()
             self._go_on()
         for told in calls:
             with self._theirs():  # also what comes between two calls: a time limit holds for all of them together
@@ -844,9 +850,10 @@ class Launch:
         end, token, out = self._link, self._link.token().to_bytes(8, "little"), memoryview(bytearray(told.copied))
         pieces = _pieces(out)
         allowed_s = self._allowance.left(start=self.starts)
-        slept_in_ns = self._until_ready(self._wake(allowed_s, awake=True), Kind.NULL if told.null else Kind.CALL)
+        self._wake(allowed_s, awake=True)
         end.poison(told.out_size, told.laid)
         start_ns = time.perf_counter_ns()
+        slept_in_ns = self._until_ready(start_ns - self._awake_from_ns, Kind.NULL if told.null else Kind.CALL)
         os.pwrite(end.input, told.whole, 0)
         for at, part in told.laid:
             os.pwrite(end.out, part, at)
@@ -862,6 +869,7 @@ class Launch:
             is_whole, ns = is_whole and end.read_pieces(pieces[1:]), time.perf_counter_ns() - start_ns
         else:
             is_whole, ns = end.read_pieces(pieces), time.perf_counter_ns() - start_ns
+        self._awake_from_ns = start_ns + ns
         if not is_whole:
             raise Rejected("violation", "the submission changed the size of the link's files")
         return self._said(token, ns + slept_in_ns, out[: told.out_size])
