@@ -62,7 +62,7 @@ TABLES: Mapping[str, Mapping[str, Kind]] = {
         "run": "int", "phase": "text", "index": "int", "launch": "int", "rival": "int", "calls_ns": "ints",
         "trusted_null_ns": "ints", "null_ns": "ints", "bare_null_ns": "ints", "baseline_calls_ns": "ints",
         "baseline_trusted_null_ns": "ints", "baseline_null_ns": "ints", "baseline_bare_null_ns": "ints",
-        "leeway_ns": "ints", "baseline_leeway_ns": "ints",
+        "leeway_ns": "ints", "baseline_leeway_ns": "ints", "alone_ns": "ints",
     },
     "finals": {"final": "int", "problem_version": "int", "gpu": "text", "run": "int", "state": "text",
                "created_at": _MOMENT, "decided_at": _MOMENT, "rivals": "ints"},
@@ -76,7 +76,7 @@ TABLES: Mapping[str, Mapping[str, Kind]] = {
 }  # fmt: skip
 
 # Archives from before these columns are read as if nothing stood there.
-ADDED_LATER = {"samples": ("leeway_ns", "baseline_leeway_ns")}
+ADDED_LATER = {"samples": ("leeway_ns", "baseline_leeway_ns", "alone_ns")}
 
 # Where a verdict's detail is handed on: what its score follows from, and what the author's page shows of it.
 _MEASURED = ("version", "mode", "verdict", "score_s", "interval_s", "isolation", "flags", "paired", "harness_digest",

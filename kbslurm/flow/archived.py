@@ -503,6 +503,7 @@ def _launch(row: Row) -> LaunchSamples:
         rival=row["rival"],
         own=CallTimes(**{name: list(row[name] or ()) for name in _TIMES}),
         baseline=base,
+        alone_ns=list(row["alone_ns"] or ()),
     )
 
 

@@ -138,7 +138,7 @@ def _times_as_dict(times: CallTimes) -> dict[str, object]:
 
 
 def _as_dict(one: LaunchSamples) -> dict[str, object]:
-    told = dict(vars(one))
+    told = {name: value for name, value in vars(one).items() if value or name != "alone_ns"}
     for name in ("own", "baseline"):
         times = told[name]
         told[name] = _times_as_dict(times) if isinstance(times, CallTimes) else None

@@ -191,6 +191,7 @@ def _launches(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                 **{name: one[name] for name in ("phase", "index", "launch", "rival")},
                 **own,
                 **{f"baseline_{name}": None if base is None else base[name] for name in own},
+                "alone_ns": one.get("alone_ns", []),
             }
 
 

@@ -65,6 +65,16 @@ def test_samples_without_a_leeway_keep_the_digest_that_they_had() -> None:
     assert told == json.loads(before)
 
 
+def test_samples_without_calls_alone_keep_the_digest_that_they_had() -> None:
+    given = an_honest(PLAIN)
+    before = zlib.decompress(recount.archived(given)[0])
+    assert b"alone_ns" not in before
+    given.samples[0].alone_ns.append(1_700)
+    told = json.loads(zlib.decompress(recount.archived(given)[0]))
+    assert told[0].pop("alone_ns") == [1_700]
+    assert told == json.loads(before)
+
+
 def test_an_interval_that_leaves_the_leeway_out_is_refused() -> None:
     given = an_honest(PLAIN)
     for one in given.samples:

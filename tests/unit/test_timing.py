@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -81,6 +82,56 @@ def test_who_hides_all_that_can_be_hidden_is_not_ahead_by_more_than_the_interval
     assert not separated(*seconds)
     assert found[0].high >= found[1].low
     assert all(one.low <= one.value <= one.high for one in found)
+
+
+def _beside(own: float, beside: float, alone: float | None) -> timing.Net:
+    return replace(_net(own, baseline_ns=beside), baseline_alone_ns=alone)
+
+
+NEARLY = (0.98, 1.01, 1.0, 1.02, 0.99)
+
+
+@pytest.mark.parametrize("ranking_by", ["geom", "mean", "last"])
+def test_who_slows_the_baseline_by_whatever_means_is_not_ahead_beyond_the_interval(
+    ranking_by: timing.RankingBy,
+) -> None:
+    slows = [_beside(1e6 * x, 3e6 / x, 1e6) for x in NEARLY]
+    twin = [_beside(1e6 * x, 1e6 / x, 1e6) for x in NEARLY]
+    found, plain = (timing.in_units([nets], [1.0], ranking_by) for nets in (slows, twin))
+    assert found.value == pytest.approx(plain.value / 3) and found.high > plain.value
+    assert not separated(*(Measured(score_s=one.value, low_s=one.low, high_s=one.high) for one in (found, plain)))
+    assert timing.figures(slows)["ratio_high"] == pytest.approx(found.high)
+    assert timing.held_up([slows], ranking_by) == pytest.approx(3, rel=0.05)
+    assert timing.held_up([twin], ranking_by) == 1.0
+    # of two cases, where that is all that counts
+    short = [_beside(1e3 * x, 1e3 / x, 1e3) for x in NEARLY]
+    found, plain = (timing.in_units([short, nets], [1e3, 1e6], ranking_by) for nets in (slows, twin))
+    assert found.high > plain.value
+
+
+def test_a_busy_machine_makes_no_interval_reach_further() -> None:
+    beside, alone = (3.0, 1.0, 1.0, 2.5, 1.0), (1.0, 3.0, 1.0, 1.0, 2.0)
+    assert timing.held_up([[_beside(1e6, b * 1e6, a * 1e6) for b, a in zip(beside, alone, strict=True)]], "geom") == 1.0
+    twice_as_slow_before = [_beside(1e6 * x, 1e6 / x, 2e6) for x in NEARLY]
+    assert timing.held_up([twice_as_slow_before], "geom") == 1.0
+    slows = [_beside(1e6 * x, 3e6 / x, 1e6) for x in NEARLY]
+    assert timing.held_up([slows[:1]], "geom") == 1.0, "one launch says nothing"
+    assert timing.held_up([slows[:3]], "geom") > 2 < timing.held_up([slows], "geom", planned=3)
+    assert timing.held_up([[_beside(1e6, 3e6, None)] * 5], "geom") == 1.0, "nobody has looked"
+    assert timing.held_up([[_net(1e6)] * 5], "geom") == 1.0, "there is no baseline"
+    assert timing.held_up([], "geom") == 1.0
+
+
+def test_what_a_baseline_takes_alone_is_less_the_same_null_call() -> None:
+    base = timing.LaunchTimes(calls_ns=[9_000] * 9, trusted_null_ns=[1_000] * 8)
+    times = timing.LaunchTimes(
+        calls_ns=[5_000] * 9, trusted_null_ns=[700] * 8, baseline=base, alone_ns=[4_000, 5_000, 90_000]
+    )
+    found = timing.net(times)
+    assert (found.baseline_ns, found.baseline_alone_ns) == (8_000, 4_000)
+    assert timing.net(replace(times, alone_ns=[])).baseline_alone_ns is None
+    sample = timing.of_launch("ranked", 0, 0, times)
+    assert timing.nets([sample], "ranked", 0) == [found]
 
 
 def test_what_is_shorter_than_what_could_be_hidden_is_not_resolved() -> None:

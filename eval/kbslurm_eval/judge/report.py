@@ -22,6 +22,7 @@ from kbslurm_eval.shared.wire import (
 )
 
 PUT_OFF, PUT_OFF_TIMES = "PUT_OFF", 2.0
+HELD_UP, HELD_UP_TIMES = "HELD_UP", 2.0
 NOT_ON_A_PROCESSOR = "no caches are flushed where no device is used: each call's input is written by another process"
 
 
@@ -30,6 +31,7 @@ def report_of(run: RunState, verdict: VerdictName, reason: str, started: int) ->
     manifest, results = run.manifest, run.results
     score = _score(run) if verdict == "passed" else None
     _see_what_is_put_off(run)
+    _see_what_holds_the_baseline_up(run)
     if run.device is not None:
         results.flags += run.device.flags()
         results.facts.update(run.device.told())
@@ -117,6 +119,23 @@ def _see_what_is_put_off(run: RunState) -> None:
             f"in most launches the mean of all calls is {times:.1f} times what is typical of them, where the baseline's"
             " is as typical: some inputs may take it far longer than most, or work for many calls is done in a few, or"
             " in those that don't count"
+        )
+
+
+def _see_what_holds_the_baseline_up(run: RunState) -> None:
+    """Tell the author why the interval reaches further, and staff where it is much."""
+    times = timing.held_up(_nets_of_score(run), run.manifest.ranking_by, planned=run.manifest.budget.launches)
+    if times > 1.0:
+        run.results.log.remark(
+            "benchmark",
+            f"[the baseline took {times:.2f} times as long beside this submission as before it was there, so the"
+            " interval in units of it reaches that much further up]",
+        )
+    if times >= HELD_UP_TIMES:
+        run.results.flags.append(HELD_UP)
+        run.results.facts.setdefault("evidence", {})[HELD_UP] = (
+            f"in most launches the baseline's calls took {times:.1f} times as long beside this submission as before it"
+            " was there: does it leave work behind that slows others?"
         )
 
 

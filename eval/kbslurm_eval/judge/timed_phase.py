@@ -16,7 +16,6 @@ from kbslurm_eval.cage.runners import CantStart
 from kbslurm_eval.judge import clock_watch, finals, uncounted_calls
 from kbslurm_eval.judge.call_checks import CallChecks
 from kbslurm_eval.judge.call_plan import WARM_UPS, CallPlan
-from kbslurm_eval.judge.held_up import HELD_UP, HeldUp
 from kbslurm_eval.judge.launch import Allowance, Launch
 from kbslurm_eval.judge.launches import Launches
 from kbslurm_eval.judge.reference import Case, Prepared, ProblemTrouble, Spent
@@ -41,7 +40,6 @@ class TimedPhase:
         self._plan = CallPlan(run, calls)
         self._started_s = 0.0
         self._debts = uncounted_calls.Debts()
-        self._held_up = HeldUp()
 
     def measure(self, name: PhaseName, allowance: Allowance) -> Rejected | None:
         """All launches of this phase: what ended it, or None when every call of it counts."""
@@ -66,7 +64,7 @@ class TimedPhase:
         self._rivals = finals.Rivals(sources=sources) if sources else None
         longest = _Longest()
         number, planned = 0, launches
-        self._debts, self._held_up = uncounted_calls.Debts(), HeldUp()
+        self._debts = uncounted_calls.Debts()
         try:
             while number < launches and (number < manifest.budget.launches or self._has_time(longest, allowance)):
                 with longest.launch(allowance):
@@ -82,7 +80,6 @@ class TimedPhase:
                     self._run.heartbeat.of += (launches - number) * steps
             self._run.results.budget[name]["launches"] = number
             self._tell_precision(name, timed, launches, number)
-            self._tell_held_up()
         except Rejected as rejected:
             fault = rejected
             raise
@@ -299,7 +296,7 @@ class TimedPhase:
             return times, case, wrong
         for index, found in base_times.items():
             times[index].baseline = found
-            self._held_up.add(index, alone.get(index, ()), found.calls_ns, times[index].calls_ns)
+            times[index].alone_ns += alone.get(index, ())
         return times, at, fault
 
     def _in_order(self, cases: Sequence[Case], calls: Mapping[int, int]) -> list[Case]:
@@ -387,11 +384,6 @@ class TimedPhase:
                         base.come_to_rest()
                     found.setdefault(case.index, []).extend(ns for _, ns in _that_count(took, wanted))
         return found
-
-    def _tell_held_up(self) -> None:
-        if said := self._held_up.evidence():
-            self._run.results.flags.append(HELD_UP)
-            self._run.results.facts.setdefault("evidence", {})[HELD_UP] = said
 
     def _base_alone(
         self,

@@ -11,7 +11,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from kbslurm_eval.shared.wire import BenchmarkResult, CallTimes, LaunchSamples, PhaseName
@@ -77,7 +77,8 @@ class Estimate:
 @dataclass(kw_only=True)
 class LaunchTimes:
     """What one launch showed of one case: durations of calls, and of null calls before and after the submission was
-    there; and for how long, at most, one could work on a call without being seen to."""
+    there; and for how long, at most, one could work on a call without being seen to. `alone_ns`: calls of the baseline
+    before the submission was there."""
 
     calls_ns: list[int] = field(default_factory=list)
     trusted_null_ns: list[int] = field(default_factory=list)
@@ -85,6 +86,7 @@ class LaunchTimes:
     bare_null_ns: list[int] = field(default_factory=list)
     leeway_ns: list[int] = field(default_factory=list)
     baseline: LaunchTimes | None = None
+    alone_ns: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +104,7 @@ class Net:
     tail: float = 1.0  # how many times as much the mean of all is
     baseline_mean_ns: float | None = None
     baseline_tail: float = 1.0
+    baseline_alone_ns: float | None = None  # before the submission was there
 
 
 def t95(degrees: int) -> float:
@@ -135,6 +138,7 @@ def net(times: LaunchTimes) -> Net:
     leeway = statistics.median(times.leeway_ns) + max(0.0, decoding) if times.leeway_ns else 0.0
     least = max(LOOP_NS, 3 * spread / math.sqrt(len(samples)), decoding, leeway)
     base = None if times.baseline is None else net(times.baseline)
+    alone = net(replace(times.baseline, calls_ns=times.alone_ns)) if times.baseline and times.alone_ns else None
     mean = max(_trimmed_mean(samples), least)
     return Net(
         median_ns=max(median, least),
@@ -148,6 +152,7 @@ def net(times: LaunchTimes) -> Net:
         tail=max(1.0, statistics.fmean(samples) / mean),
         baseline_mean_ns=None if base is None else base.mean_ns,
         baseline_tail=1.0 if base is None else base.tail,
+        baseline_alone_ns=None if alone is None else alone.median_ns,
     )
 
 
@@ -230,6 +235,27 @@ def put_off(cases: Sequence[Sequence[Net]], ranking_by: RankingBy) -> float | No
     return math.exp(statistics.fmean(math.log(mean / usual) for mean, usual in pairs))
 
 
+def held_up(
+    cases: Sequence[Sequence[Net]], ranking_by: RankingBy, units: Sequence[float] | None = None, planned: int = 0
+) -> float:
+    """How many times as much the score would be in units of what the baseline took before the submission was there.
+
+    Whoever leaves work behind that slows the baseline is the faster in its units, whatever that work is. Once before
+    and once beside it, launch for launch: a busy machine makes either the longer one, so only what most launches agree
+    on is told, and 1 otherwise.
+    """
+    scores = []
+    for by_itself in (True, False):
+        each = [ratios(found, by_itself=by_itself) or [] for found in cases]
+        rows = [[unit * one for one in row] for row, unit in zip(each, units or [1.0] * len(cases), strict=True)]
+        scores.append(launch_scores(rows, ranking_by) if all(rows) else [])
+    before, beside = scores
+    if min(len(before), len(beside)) < 2:
+        return 1.0
+    found = interval([one / other for one, other in zip(before, beside, strict=True)], planned)
+    return found.value if found.low > 1 else 1.0
+
+
 def interval(values: Sequence[float], planned: int = 0) -> Estimate:
     """The mean of the logarithms and its t interval; of one value only itself.
 
@@ -291,14 +317,13 @@ def in_the_tail(cases: Sequence[Sequence[Net]], ranking_by: RankingBy) -> float:
     return max(1.0, times / TAIL_TIMES) if times is not None else 1.0
 
 
-def with_leeway(found: Sequence[Estimate], times: float = 1.0) -> Estimate:
+def with_leeway(found: Sequence[Estimate], times: float = 1.0, reach: float = 1.0) -> Estimate:
     """Of these, one for each of SIDES, so many times the one of what is known, with an interval that reaches as far as
-    those beside it, and to what the mean of calls says."""
+    those beside it, and to what the mean of calls says. `reach`: its upper end so many times as far (`held_up`)."""
     below, known, above, mean = found
     value = times * known.value
-    return Estimate(
-        value=value, low=min(below.low, known.low, mean.value), high=max(above.high, known.high, mean.value, value)
-    )
+    high = max(above.high, known.high, mean.value, value)
+    return Estimate(value=value, low=min(below.low, known.low, mean.value), high=high * reach)
 
 
 def launch_scores(per_case: Sequence[Sequence[float]], ranking_by: RankingBy) -> list[float]:
@@ -349,6 +374,7 @@ def of_launch(phase: PhaseName, index: int, launch: int, times: LaunchTimes, riv
         rival=rival,
         own=_told(times),
         baseline=None if base is None else _told(base),
+        alone_ns=list(times.alone_ns),
     )
 
 
@@ -390,14 +416,18 @@ def figures(found: Sequence[Net], planned: int = 0) -> dict[str, Any]:
     }
     if all(sides):
         tail = in_the_tail([found], "last")
-        ratio = with_leeway([interval(each, planned) for each in sides if each], tail)
+        reach = held_up([found], "last", planned=planned)
+        ratio = with_leeway([interval(each, planned) for each in sides if each], tail, reach)
         told |= {"ratio": ratio.value, "ratio_low": ratio.low, "ratio_high": ratio.high}
     return told
 
 
-def ratios(found: Sequence[Net], side: Side = KNOWN) -> list[float] | None:
-    """Per launch, the net time in units of the baseline's beside it; None where there is none."""
-    each = [own / beside for own, beside in _each_at(found, side) if beside is not None]
+def ratios(found: Sequence[Net], side: Side = KNOWN, *, by_itself: bool = False) -> list[float] | None:
+    """Per launch, the net time in units of the baseline's beside it; None where there is none. `by_itself`: of what the
+    baseline took before the submission was there, where that is known."""
+    pairs = [(own, n.baseline_alone_ns if by_itself else None, beside)
+             for n, (own, beside) in zip(found, _each_at(found, side), strict=True)]  # fmt: skip
+    each = [own / (before or beside) for own, before, beside in pairs if beside is not None]
     return each if each and len(each) == len(found) else None
 
 
@@ -429,7 +459,7 @@ def in_units(
                 raise ValueError("no baseline was measured beside it")
             per_case.append([ratio * unit for ratio in each])
         sides.append(interval(scores_at(per_case, cases, ranking_by, side), planned))
-    return with_leeway(sides, in_the_tail(cases, ranking_by))
+    return with_leeway(sides, in_the_tail(cases, ranking_by), held_up(cases, ranking_by, b_ref_ns, planned))
 
 
 def measured_cases(cases: int, phase: PhaseName, ranking_by: RankingBy) -> range:
@@ -508,7 +538,8 @@ def _told(times: LaunchTimes) -> CallTimes:
 
 def _times(samples: LaunchSamples) -> LaunchTimes:
     base = samples.baseline
-    return LaunchTimes(**vars(samples.own), baseline=None if base is None else LaunchTimes(**vars(base)))
+    theirs = None if base is None else LaunchTimes(**vars(base))
+    return LaunchTimes(**vars(samples.own), baseline=theirs, alone_ns=samples.alone_ns)
 
 
 def _same(said: Any, value: Any) -> bool:

@@ -200,7 +200,8 @@ class CallTimes:
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchSamples:
-    """All that was measured of one case in one launch, the baseline beside it included where there is one."""
+    """All that was measured of one case in one launch, the baseline beside it included where there is one, and some of
+    its calls before the submission was there."""
 
     phase: PhaseName
     index: int
@@ -208,6 +209,7 @@ class LaunchSamples:
     rival: int = 0
     own: CallTimes
     baseline: CallTimes | None = None
+    alone_ns: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
