@@ -507,12 +507,13 @@ look() {
         for look_place in $look_at; do
             [ ! -e "${look_place%%/*}/ns/mnt" ] || echo "${look_place%%/*}:"
         done
-        ulimit -f 16384
+        # shellcheck disable=SC3045
+        ulimit -f 16384 && ulimit -t 5 # as long as that takes on a busy node
         # shellcheck disable=SC2086 # words of /proc hold no space
         case $look_word in
-            pipe) timeout --foreground 5 find $look_at -lname 'pipe:*' -printf '%p:%l\n' ;;
-            tfd) timeout --foreground 5 grep -rsHc -e '^tfd:' -- $look_at ;;
-            *) timeout --foreground 5 grep -rsH -e "^$look_word:" -- $look_at ;;
+            pipe) timeout --foreground 15 find $look_at -lname 'pipe:*' -printf '%p:%l\n' ;;
+            tfd) timeout --foreground 15 grep -rsHc -e '^tfd:' -- $look_at ;;
+            *) timeout --foreground 15 grep -rsH -e "^$look_word:" -- $look_at ;;
         esac
     ) >"$SHM/look.tmp" 2>/dev/null 3<&-
     echo "end $?" >>"$SHM/look.tmp"

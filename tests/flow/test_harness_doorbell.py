@@ -355,6 +355,20 @@ def test_what_a_judge_beside_its_runner_may_not_see_the_script_looks_at(
 
 
 @needs(USER_NAMESPACES)
+def test_a_look_may_take_long_on_a_busy_node(
+    tmp_path: Path, folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was held was counted as far as a look came in five seconds, and passed."""
+    slow = tmp_path / "bin" / "grep"
+    slow.parent.mkdir()
+    slow.write_text(f'#!/bin/sh\nsleep 6\nexec {shutil.which("grep")} "$@"\n')
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
+    report = _judged_beside(tmp_path, folders, WATCHES, 256)
+    assert (report.verdict, "more memory than allowed" in report.reason) == ("memory", True), report.reason
+
+
+@needs(USER_NAMESPACES)
 def test_where_nobody_can_look_the_report_says_so(tmp_path: Path, folders: tuple[Path, Path]) -> None:
     report = _judged_beside(tmp_path, folders, RIGHT, 1024, looks=False)
     assert report.verdict == "passed", report.reason

@@ -14,7 +14,7 @@ from kbslurm_eval.cage.processes import GONE, is_ending, namespace_numbers, proc
 
 Word = Literal["lock", "scm_fds", "tfd", "pipe", "Pss"]
 
-ANSWER_S = 20.0  # the script itself gives a look 5 s
+ANSWER_S = 20.0  # the script itself gives a look 15 s, and 5 s of a processor
 OF_KIND: dict[Word, str] = {"scm_fds": "socket:", "tfd": "anon_inode:[eventpoll]"}  # only theirs has such lines
 LEFT_OUT = 2  # of grep and find: something couldn't be read
 MOST_BYTES = 8 << 20  # of an answer
