@@ -122,6 +122,23 @@ def test_a_busy_machine_makes_no_interval_reach_further() -> None:
     assert timing.held_up([], "geom") == 1.0
 
 
+@pytest.mark.parametrize("times", [2, 4])
+def test_a_launch_in_which_all_is_slow_hides_nothing(times: float) -> None:
+    """It made the interval of how many times so wide that nothing could be told."""
+    slows = [_beside(1e6 * x, times * 1e6, 1e6) for x in NEARLY]
+    slows[2] = _beside(100e6, times * 100e6, 1e6)
+    found = timing.in_units([slows], [1.0], "geom")
+    assert found.value == pytest.approx(1 / times, rel=0.05) and found.high > 0.95
+
+
+def test_so_does_who_slows_it_in_fewer_than_half_of_many_launches() -> None:
+    launches = [
+        _beside(1e6 * x, (4e6 if n % 20 < 9 else 1e6) * x, 1e6 * x) for n in range(20) for x in NEARLY[n % 5 :][:1]
+    ]
+    found = timing.in_units([launches], [1.0], "geom")
+    assert found.value < 0.55 and found.high > 1.0
+
+
 def test_what_a_baseline_takes_alone_is_less_the_same_null_call() -> None:
     base = timing.LaunchTimes(calls_ns=[9_000] * 9, trusted_null_ns=[1_000] * 8)
     times = timing.LaunchTimes(

@@ -235,25 +235,32 @@ def put_off(cases: Sequence[Sequence[Net]], ranking_by: RankingBy) -> float | No
     return math.exp(statistics.fmean(math.log(mean / usual) for mean, usual in pairs))
 
 
-def held_up(
-    cases: Sequence[Sequence[Net]], ranking_by: RankingBy, units: Sequence[float] | None = None, planned: int = 0
-) -> float:
-    """How many times as much the score would be in units of what the baseline took before the submission was there.
-
-    Whoever leaves work behind that slows the baseline is the faster in its units, whatever that work is. Once before
-    and once beside it, launch for launch: a busy machine makes either the longer one, so only what most launches agree
-    on is told, and 1 otherwise.
-    """
+def slower_beside(
+    cases: Sequence[Sequence[Net]], ranking_by: RankingBy, units: Sequence[float] | None = None
+) -> list[float]:
+    """How many times as long the baseline took beside the submission as before that was there, for each launch's score;
+    nothing where it isn't known."""
     scores = []
     for by_itself in (True, False):
         each = [ratios(found, by_itself=by_itself) or [] for found in cases]
         rows = [[unit * one for one in row] for row, unit in zip(each, units or [1.0] * len(cases), strict=True)]
         scores.append(launch_scores(rows, ranking_by) if all(rows) else [])
-    before, beside = scores
-    if min(len(before), len(beside)) < 2:
+    return [before / beside for before, beside in zip(*scores, strict=True)]
+
+
+def held_up(
+    cases: Sequence[Sequence[Net]], ranking_by: RankingBy, units: Sequence[float] | None = None, planned: int = 0
+) -> float:
+    """How many times as far up an interval reaches in units of the baseline, since that was so much slower beside the
+    submission: whoever leaves work behind that slows it is the faster in its units, whatever that work is.
+
+    As most launches say, which a few can't change; or the mean of all, where that can be told from a busy machine.
+    """
+    found = slower_beside(cases, ranking_by, units)
+    if len(found) < 2:
         return 1.0
-    found = interval([one / other for one, other in zip(before, beside, strict=True)], planned)
-    return found.value if found.low > 1 else 1.0
+    mean = interval(found, planned)
+    return max(1.0, statistics.median_low(found), mean.value if mean.low > 1 else 1.0)
 
 
 def interval(values: Sequence[float], planned: int = 0) -> Estimate:
