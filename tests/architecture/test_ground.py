@@ -189,6 +189,14 @@ class TestMakefile:
         assert not list((ROOT / "tests/unit").glob(patterns[1])), "the step names none of these"
         assert sorted(chain(*parts.values())) == sorted(floors[1].split())
 
+    def test_on_few_processors_ci_has_a_half_of_the_largest_floors_and_by_the_next_commit_the_other(self) -> None:
+        ci = (ROOT / ".ci/run").read_text()
+        assert 'HALVED=" others harness faces contract "\nif [ "$(nproc)" -ge 4 ]; then HALVED=; fi\n' in ci
+        assert re.findall(r"KBSLURM_TEST_SHARE=[^\s]+.+", ci)[-1] == (
+            'KBSLURM_TEST_SHARE=$((TURN % 2))/2" "${argv[@]}")'
+        )
+        assert 'if [[ $HALVED == *" $name "* ]] && [ -z "$again" ]; then' in ci, "of what failed nothing is left out"
+
     def test_ci_fetches_ray_beside_the_steps_and_what_needs_it_waits(self) -> None:
         ci = (ROOT / ".ci/run").read_text()
         steps = [line for line in ci.splitlines() if re.match(r"(step|begin_line|others|end_line)\b", line)]
