@@ -27,14 +27,14 @@ def custom_kernel(data):
 PLAIN = TAKES.format(seconds=0.002)
 # Seven or eight calls come before the submission is there.
 HELD_UP_LATER = TAKES.format(seconds="0.002 if calls <= 8 else 0.03")
-# However busy the machine: a judge that makes few calls alone, or none, where they seem to take long.
+# However busy the machine: a judge makes fewer calls alone where they seem to take longer.
 ALWAYS_SIX = """
 import math, runpy, sys
 
 sys.path.insert(0, EVAL)
 from kbslurm_eval.judge import call_plan
 
-call_plan.ALONE_MOST_S = call_plan.CACHES_SHOW_S = math.inf
+call_plan.ALONE, call_plan.CACHES_SHOW_S = ((math.inf, 6),), math.inf
 runpy.run_path(EVAL, run_name="__main__")
 """
 BUDGET = wire.Budget(launches=4, calls=12)

@@ -24,7 +24,7 @@ COPIED_PER_S = 1e9  # bytes that the judge packs, writes, reads and compares, as
 LEAST_RANKED = 2  # launches: one alone gives no interval
 GROUP = 9  # so many calls are made in one go where the reference's answer takes less than this, on a device or not
 SHORT_S, SHORT_ON_CPU_S = 100e-6, 50e-3  # a fast submission may take a thousandth of a plain reference's time
-ALONE, FEW_ALONE, ALONE_MOST_S = 6, 3, 0.1
+ALONE = ((20e-3, 6), (0.1, 3), (1.0, 2), (math.inf, 1))  # where one takes less than so long, so many
 CACHES_SHOW_S = 20e-3  # filling a core's cache again takes a tenth of a millisecond
 LOOKS_S = 0.2  # so long a reference that may be short is looked at: a busy machine's hiccups last milliseconds
 NOT_A_HICCUP_S = 1.0
@@ -98,11 +98,12 @@ class CallPlan:
         pace = self._paces[index]
         return min(pace.prepared_s, pace.answer_s) < PREPARED_SOON_S
 
-    def alone(self, index: int) -> int:
-        """How many calls the baseline makes before a launch has the submission: some, where that takes hardly any time,
-        and none where it would take long."""
+    def alone(self, index: int) -> tuple[int, int]:
+        """How many calls the baseline makes before a launch has the submission: those that don't count, and those that
+        do."""
         each_s = self._paces[index].answer_s + self._paces[index].around_s
-        return 0 if each_s >= ALONE_MOST_S else ALONE if each_s < CACHES_SHOW_S else FEW_ALONE
+        many = next(many for below_s, many in ALONE if each_s < below_s)
+        return self.warm_ups(index) if each_s < CACHES_SHOW_S else 1, many
 
     def warm_ups(self, index: int) -> int:
         """How many of its goes have no call that counts."""

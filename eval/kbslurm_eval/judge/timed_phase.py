@@ -362,18 +362,16 @@ class TimedPhase:
         return base, times
 
     def _alone(self, name: PhaseName, cases: Sequence[Case], number: int, base: Launch | None) -> dict[int, list[int]]:
-        """How long the baseline's calls take before the submission is there, for cases whose calls take hardly any
-        time. In a final it would be told of nobody."""
+        """How long some calls of the baseline take before the submission is there. In a final it would be told of
+        nobody."""
         found: dict[int, list[int]] = {}
         if base is None or self._run.on_device or self._rivals is not None:
             return found
         with self._starting(), _quiet():
             for case in cases:
-                if not (many := self._plan.alone(case.index)):
-                    continue
-                warm_ups = [0] * self._plan.warm_ups(case.index)
+                warm_ups, many = self._plan.alone(case.index)
                 counted = [1] * many if self._plan.group(case.index) == 1 else [many]
-                for n, wanted in enumerate([*warm_ups, *counted]):
+                for n, wanted in enumerate([0] * warm_ups + counted):
                     try:
                         fault, took = self._called(name, case, (number, n), base, wanted, "baseline", "alone")
                     except Rejected as rejected:
