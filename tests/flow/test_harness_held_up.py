@@ -69,3 +69,13 @@ def test_a_baseline_that_is_held_up_makes_no_rank_and_is_told_to_staff(
     assert found.ratio is not None and found.ratio_high is not None
     if is_slower:
         assert found.ratio_high > own / alone > 2 * found.ratio
+
+
+def test_a_run_that_fails_in_its_first_timed_call_has_its_verdict(tmp_path: Path) -> None:
+    manifest = ground.manifest(
+        PLAIN.replace("return sorted(data)", "return sorted(data) if calls < 3 else []"), mode="benchmark",
+        budget=BUDGET, config={"baseline": PLAIN}, benchmarks=[{"n": 40, "seed": 7}, {"n": 50, "seed": 8}],
+        tests=[{"n": 40, "seed": 1}], hidden=[],
+    )  # fmt: skip
+    report = ground.judged(tmp_path, manifest).told
+    assert report.verdict == "wrong", report.reason

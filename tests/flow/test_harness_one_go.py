@@ -935,3 +935,32 @@ def test_work_in_the_kernel_after_an_answer_is_in_its_time(tmp_path: Path, ahead
     assert in_one_go(report) == 1
     assert statistics.median(report.samples[0].own.calls_ns) > 10_000_000, report.samples[0].own.calls_ns
     assert "what was beyond that counts" in report.log
+
+
+BELOW_A_HALF = """
+import numpy as np
+
+
+def generate_input(n, seed):
+    return np.random.default_rng(seed).random(n)
+
+
+def ref_kernel(data):
+    return [float(x) for x in data if x < 0.5]
+
+
+def check_implementation(data, output):
+    return "" if list(map(float, output)) == ref_kernel(data) else "other numbers"
+"""
+
+
+@pytest.mark.parametrize("answer", ["data[data < 0.5]", "tuple(data[data < 0.5].tolist())"], ids=["array", "tuple"])
+def test_an_answer_of_another_kind_may_have_another_length_in_each_call(tmp_path: Path, answer: str) -> None:
+    """Once one length had come twice, all calls of a go were asked for that one."""
+    told = ground.manifest(
+        f"def custom_kernel(data):\n    return {answer}\n", mode="benchmark", files={"reference.py": BELOW_A_HALF},
+        tests=[{"n": 9, "seed": 1}], benchmarks=[{"n": 40, "seed": 7}], hidden=[], config={"outputs": "check"},
+        budget=wire.Budget(launches=2, calls=40),
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason

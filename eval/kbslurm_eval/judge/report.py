@@ -134,8 +134,9 @@ def _see_what_holds_the_baseline_up(run: RunState) -> None:
             " interval in units of it reaches that much further up]",
         )
     found = timing.slower_beside(cases, ranking_by)
-    by_ns = max((statistics.median_low(map(_longer_ns, nets)) for nets in cases), default=0.0)
-    if len(found) > 2 and sorted(found)[len(found) > 3] >= HELD_UP_TIMES and by_ns > HELD_UP_NS:
+    if len(found) < 3 or sorted(found)[len(found) > 3] < HELD_UP_TIMES:
+        return
+    if max(statistics.median_low(map(_longer_ns, nets)) for nets in cases) > HELD_UP_NS:
         run.results.flags.append(HELD_UP)
         run.results.facts.setdefault("evidence", {})[HELD_UP] = (
             f"in most launches the baseline's calls took {reach:.1f} times as long beside this submission as before it"
