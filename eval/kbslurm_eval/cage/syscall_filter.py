@@ -89,13 +89,15 @@ _PR_SCHED_CORE = 62
 _FADVISE, _DONT_NEED = (221, 223), 4
 _F_SETSIG, _F_SETLEASE, _F_NOTIFY, _F_SETPIPE_SZ = 10, 1024, 1026, 1031
 _OFD_LOCKS = (37, 38)
+# the kernel's own threads free filters, in somebody else's turn
 _SETSOCKOPT, _BUFFER_SIZES, _ATTACH_FILTER = (54, 208), (7, 8, 32, 33), (26, 50, 51, 52)
 _F_SETOWN, _F_SETOWN_EX, _FIOSETOWN, _SIOCSPGRP = 8, 15, 0x8901, 0x8902
 _TIOCSPTLCK, _TIOCSCTTY = 0x4004_5431, 0x540E
 # bridges, VLANs, the DLCI of older kernels, and a terminal's line discipline
 _ASK_FOR_MODULES = (0x8940, 0x8941, 0x8980, 0x8981, 0x8982, 0x8983, 0x89A0, 0x89A1, 0x5423)
-# the kernel sends what these hold back by a timer of its own, also while all is stopped
-_SENT_LATER = {1: (47, 61), 6: (13, 37)}  # SO_MAX_PACING_RATE, SO_TXTIME; TCP_CONGESTION, TCP_TX_DELAY
+# By level, what ranks may not set: filters, and what has the kernel hold back what is sent, to send it by a timer of
+# its own while all is stopped (SO_MAX_PACING_RATE, SO_TXTIME; TCP_CONGESTION, TCP_TX_DELAY).
+_OF_RANKS = {1: (*_ATTACH_FILTER, 47, 61), 6: (13, 37)}
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK, _SOCK_DGRAM, _TCP, _UDP = 1, 2, 10, 16, 2, 6, 17
 _SETRLIMIT, _RLIMIT_CORE = (160, 164), 4
 _ARCH = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
@@ -174,12 +176,10 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
         refuse_argument(_FCNTL, command, 1)
     refuse_argument(_FCNTL, _F_SETPIPE_SZ, 1)  # what pipes may hold is counted for a user on the whole node
     if not inet:  # what lies in sockets is counted by how many there are
-        for option in _BUFFER_SIZES:
-            refuse_argument(_SETSOCKOPT, option, 2)
-        for option in _ATTACH_FILTER:  # the kernel's own threads free these, in somebody else's turn
+        for option in (*_BUFFER_SIZES, *_ATTACH_FILTER):
             refuse_argument(_SETSOCKOPT, option, 2)
     else:
-        for level, options in _SENT_LATER.items():
+        for level, options in _OF_RANKS.items():
             last = len(options) - 1
             code.append((0x15, 0, last + 6, _SETSOCKOPT[column]))
             load(24)
