@@ -74,8 +74,9 @@ _CALLS_BARE: dict[str, tuple[int | None, int | None]] = {
     "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16), "removexattrat": (466, 466),
     "file_setattr": (469, 469),
 }  # fmt: skip
-# the same; who copies a file falls back to what there is without these, and may not where they are forbidden
-_AS_IF_UNKNOWN = ((275, 76), (276, 77), (40, 71))  # splice, tee, sendfile
+# Pages in pipes likewise (splice, tee, sendfile). Who copies a file does it another way where a kernel has none of
+# these, and may not where they are forbidden.
+_AS_IF_UNKNOWN = ((275, 76), (276, 77), (40, 71))
 # a node's own stock of large pages is in no process's memory that anybody counts, and nobody has the others
 _MMAP, _MAP_HUGETLB, _MFD_HUGETLB = (9, 222), 0x4_0000, 4
 _MEMFD = (319, 279)  # memory that no limit but a control group's counts; GPU drivers want it
