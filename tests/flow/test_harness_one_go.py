@@ -964,3 +964,17 @@ def test_an_answer_of_another_kind_may_have_another_length_in_each_call(tmp_path
     )  # fmt: skip
     report = ground.judged(tmp_path, told).told
     assert report.verdict == "passed", report.reason
+
+
+def test_once_its_kind_is_known_an_answer_of_another_length_is_asked_for_once(tmp_path: Path) -> None:
+    """Whoever answered with an array for a list had the whole kernel run twice in each call."""
+    takes_s = 0.05
+    told = ground.manifest(
+        f"import time\n\n\ndef custom_kernel(data):\n    time.sleep({takes_s})\n    return data[data < 0.5]\n",
+        mode="benchmark", files={"reference.py": BELOW_A_HALF}, config={"outputs": "check"}, hidden=[],
+        tests=[{"n": 9, "seed": 1}], benchmarks=[{"n": 900, "seed": 7}], budget=wire.Budget(launches=2, calls=6),
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+    (found,) = report.benchmarks
+    assert found.median_ns is not None and found.median_ns < 1.8 * takes_s * 1e9, found.launch_medians_ns

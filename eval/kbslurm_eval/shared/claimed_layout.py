@@ -89,6 +89,36 @@ def _formed(told: Any, like: Any, other: Any) -> Any:
         case ["0" | "?" | "g" | "c" as kind, *_], [theirs, *_], [others, *_] if kind == theirs == others:
             return told
         case _:
+            return _as_long_as(told, like, other)
+
+
+def _as_long_as(told: Any, like: Any, other: Any) -> Any:
+    """A row of numbers in the place of another kind of row, which now has another length."""
+    if _row(told)[0] != _row(like)[0]:
+        raise _Unfit
+    kind, (_, axis), now = told[0], _row(told), _row(other)[0]
+    if kind in ("l", "t"):
+        return [kind, told[1][:1] * now]
+    if kind in ("n", "T"):
+        shape = [now if n == axis else 1 for n in range(len(told[2]))]
+        return [kind, told[1], shape, 0, 0, *told[5:]]
+    return [*told[:-1], now]
+
+
+def _row(node: Any) -> tuple[int, int]:
+    """How many numbers it has, and along which axis, if they are all of one type and in one row."""
+    match node:
+        case ["n" | "T", _, list() as shape, *_]:
+            long = [axis for axis, many in enumerate(shape) if many != 1] or [0][: len(shape) == 1]
+            (axis,) = long
+            return _count(shape[axis]), axis
+        case ["a", _, _, count] | ["q" | "f", _, count]:
+            return _count(count), 0
+        case ["l" | "t", [["?" | "g" | "c" | "i" as leaf, *_] as first, *_] as inner]:
+            if any((one[0], one[2:]) != (leaf, first[2:]) for one in inner):
+                raise _Unfit
+            return len(inner), 0
+        case _:
             raise _Unfit
 
 
