@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import statistics
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from kbslurm_eval.judge import report as judges_report
 from kbslurm_eval.judge.report import HELD_UP
-from kbslurm_eval.shared import wire
+from kbslurm_eval.shared import timing, wire
 from tests.flow import harness_ground as ground
 
 TAKES = """
@@ -60,7 +63,7 @@ def test_a_baseline_that_is_held_up_makes_no_rank_and_is_told_to_staff(
     assert [len(one.alone_ns) for one in report.samples] == [6] * len(report.samples)
     assert report.flags.count(HELD_UP) == int(is_slower), report.flags
     assert ("as long beside this submission" in report.host.get("evidence", {}).get(HELD_UP, "")) == is_slower
-    assert ("the interval in units of it reaches that much further up" in report.log) >= is_slower
+    assert ("reaches up to what it would be in units of the time before" in report.log) >= is_slower
     found = report.benchmarks[-1]
     own, alone = (
         statistics.median(statistics.median(each) for each in rows)
@@ -79,3 +82,41 @@ def test_a_run_that_fails_in_its_first_timed_call_has_its_verdict(tmp_path: Path
     )  # fmt: skip
     report = ground.judged(tmp_path, manifest).told
     assert report.verdict == "wrong", report.reason
+
+
+def _seen(*launches: tuple[float, float]) -> tuple[list[str], list[str]]:
+    """The flags and the author's remarks where the baseline takes so many ms before the submission, and beside it."""
+    remarks: list[str] = []
+    results = SimpleNamespace(
+        flags=[], facts={}, benchmarks=[SimpleNamespace(phase="ranked", index=0)],
+        log=SimpleNamespace(remark=lambda _, text: remarks.append(text)),
+        samples=[
+            timing.of_launch("ranked", 0, n, timing.LaunchTimes(
+                calls_ns=[5_000_000] * 9, trusted_null_ns=[1_000] * 8, alone_ns=[round(before * 1e6)] * 6,
+                baseline=timing.LaunchTimes(calls_ns=[round(beside * 1e6)] * 9, trusted_null_ns=[1_000] * 8),
+            ))
+            for n, (before, beside) in enumerate(launches)
+        ],
+    )  # fmt: skip
+    run: Any = SimpleNamespace(manifest=SimpleNamespace(mode="leaderboard", ranking_by="geom"), results=results)
+    judges_report._see_what_holds_the_baseline_up(run)
+    assert set(results.facts.get("evidence", {})) == set(results.flags)
+    return results.flags, remarks
+
+
+SLOW, AS_EVER = (2.0, 5.0), (2.0, 2.0)
+
+
+def test_staff_are_told_where_it_is_so_in_all_launches_but_one() -> None:
+    assert _seen(SLOW, SLOW, SLOW)[0] == _seen(SLOW, SLOW, AS_EVER, SLOW)[0] == [HELD_UP]
+    assert _seen(SLOW, SLOW) == ([], []), "two launches say little"
+    assert _seen(SLOW, AS_EVER, SLOW)[0] == [], "neither do two of three"
+    assert _seen(SLOW, AS_EVER, SLOW, AS_EVER, SLOW)[0] == []
+    assert _seen(*[(2.0, 3.9)] * 4)[0] == [], "less than twice as long"
+    assert _seen(*[(0.1, 0.38)] * 4)[0] == [], "a third of a millisecond is nothing on a busy machine"
+
+
+def test_authors_are_told_from_half_as_long_again() -> None:
+    flags, (remark,) = _seen(*[(2.0, 3.2)] * 4)
+    assert (flags, "1.60 times as long" in remark) == ([], True)
+    assert _seen(*[(2.0, 2.8)] * 4) == ([], [])

@@ -41,6 +41,8 @@ FAR_OUT = 5.0  # median absolute deviations above the median: outliers are count
 # From so many launches on, the mean of all calls that is more than so many times what is typical of them counts: on a
 # busy machine one or two launches, or half as much again, say nothing.
 TAIL_LAUNCHES, TAIL_TIMES = 3, 1.5
+# A baseline that takes so many times as long beside a submission as before is slower than a busy machine makes it.
+SLOWER_BESIDE = 1.1
 RankingBy = Literal["last", "mean", "geom"]
 
 
@@ -235,32 +237,38 @@ def put_off(cases: Sequence[Sequence[Net]], ranking_by: RankingBy) -> float | No
     return math.exp(statistics.fmean(math.log(mean / usual) for mean, usual in pairs))
 
 
-def slower_beside(
-    cases: Sequence[Sequence[Net]], ranking_by: RankingBy, units: Sequence[float] | None = None
-) -> list[float]:
+def slower_beside(cases: Sequence[Sequence[Net]], ranking_by: RankingBy) -> list[float]:
     """How many times as long the baseline took beside the submission as before that was there, for each launch's score;
     nothing where it isn't known."""
+    return [before / beside for before, beside in zip(*_scores_in_both(cases, ranking_by), strict=True)]
+
+
+def _scores_in_both(
+    cases: Sequence[Sequence[Net]], ranking_by: RankingBy, units: Sequence[float] | None = None
+) -> tuple[list[float], list[float]]:
+    """Each launch's score, in units of what the baseline took before the submission was there, and beside it."""
     scores = []
     for by_itself in (True, False):
         each = [ratios(found, by_itself=by_itself) or [] for found in cases]
         rows = [[unit * one for one in row] for row, unit in zip(each, units or [1.0] * len(cases), strict=True)]
         scores.append(launch_scores(rows, ranking_by) if all(rows) else [])
-    return [before / beside for before, beside in zip(*scores, strict=True)]
+    return scores[0], scores[1]
 
 
-def held_up(
+def before_it_came(
     cases: Sequence[Sequence[Net]], ranking_by: RankingBy, units: Sequence[float] | None = None, planned: int = 0
 ) -> float:
-    """How many times as far up an interval reaches in units of the baseline, since that was so much slower beside the
-    submission: whoever leaves work behind that slows it is the faster in its units, whatever that work is.
+    """How far up an interval reaches at least in units of the baseline: to the score in units of what that took before
+    the submission was there; 0 without one. Whoever leaves work behind that slows the baseline is the faster
+    beside it, whatever that work is, and in as many launches as they like.
 
-    As most launches say, which a few can't change; or the mean of all, where that can be told from a busy machine.
+    To that score's upper end where the baseline was slower beside it, since it isn't known better than that.
     """
-    found = slower_beside(cases, ranking_by, units)
-    if len(found) < 2:
-        return 1.0
-    mean = interval(found, planned)
-    return max(1.0, statistics.median_low(found), mean.value if mean.low > 1 else 1.0)
+    scores = _scores_in_both(cases, ranking_by, units)
+    if min(map(len, scores)) < 2:
+        return 0.0
+    before, beside = (interval(each, planned) for each in scores)
+    return before.high if before.value > SLOWER_BESIDE * beside.value else before.value
 
 
 def interval(values: Sequence[float], planned: int = 0) -> Estimate:
@@ -324,13 +332,13 @@ def in_the_tail(cases: Sequence[Sequence[Net]], ranking_by: RankingBy) -> float:
     return max(1.0, times / TAIL_TIMES) if times is not None else 1.0
 
 
-def with_leeway(found: Sequence[Estimate], times: float = 1.0, reach: float = 1.0) -> Estimate:
+def with_leeway(found: Sequence[Estimate], times: float = 1.0, before: float = 0.0) -> Estimate:
     """Of these, one for each of SIDES, so many times the one of what is known, with an interval that reaches as far as
-    those beside it, and to what the mean of calls says. `reach`: its upper end so many times as far (`held_up`)."""
+    those beside it, to what the mean of calls says, and to so many times `before` (`before_it_came`)."""
     below, known, above, mean = found
     value = times * known.value
-    high = max(above.high, known.high, mean.value, value)
-    return Estimate(value=value, low=min(below.low, known.low, mean.value), high=high * reach)
+    high = max(above.high, known.high, mean.value, value, times * before)
+    return Estimate(value=value, low=min(below.low, known.low, mean.value), high=high)
 
 
 def launch_scores(per_case: Sequence[Sequence[float]], ranking_by: RankingBy) -> list[float]:
@@ -423,8 +431,8 @@ def figures(found: Sequence[Net], planned: int = 0) -> dict[str, Any]:
     }
     if all(sides):
         tail = in_the_tail([found], "last")
-        reach = held_up([found], "last", planned=planned)
-        ratio = with_leeway([interval(each, planned) for each in sides if each], tail, reach)
+        before = before_it_came([found], "last", planned=planned)
+        ratio = with_leeway([interval(each, planned) for each in sides if each], tail, before)
         told |= {"ratio": ratio.value, "ratio_low": ratio.low, "ratio_high": ratio.high}
     return told
 
@@ -466,7 +474,8 @@ def in_units(
                 raise ValueError("no baseline was measured beside it")
             per_case.append([ratio * unit for ratio in each])
         sides.append(interval(scores_at(per_case, cases, ranking_by, side), planned))
-    return with_leeway(sides, in_the_tail(cases, ranking_by), held_up(cases, ranking_by, b_ref_ns, planned))
+    before = before_it_came(cases, ranking_by, b_ref_ns, planned)
+    return with_leeway(sides, in_the_tail(cases, ranking_by), before)
 
 
 def measured_cases(cases: int, phase: PhaseName, ranking_by: RankingBy) -> range:
