@@ -978,3 +978,16 @@ def test_once_its_kind_is_known_an_answer_of_another_length_is_asked_for_once(tm
     assert report.verdict == "passed", report.reason
     (found,) = report.benchmarks
     assert found.median_ns is not None and found.median_ns < 1.8 * takes_s * 1e9, found.launch_medians_ns
+
+
+def test_whose_answers_are_asked_for_twice_is_told_so(tmp_path: Path) -> None:
+    """Where it can't be told from the reference's length how long an answer of another kind is."""
+    told = ground.manifest(
+        "def custom_kernel(data):\n    return [data[data < 0.5]]\n",
+        mode="benchmark", files={"reference.py": BELOW_A_HALF.replace("map(float, output)", "map(float, np.ravel(output))")},
+        config={"outputs": "check"}, hidden=[], tests=[{"n": 9, "seed": 1}], benchmarks=[{"n": 900, "seed": 7}],
+        budget=wire.Budget(launches=2, calls=20),
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+    assert "calls were made twice, and both times count" in report.log

@@ -128,6 +128,7 @@ class CallChecks:
             if other is not None:
                 # with the same input, since the answer to another may be of another length; both calls' times count,
                 # and all that comes between them, so whoever remembers it gains nothing
+                launch.asked_twice += 1
                 launch.granted[declared] = other
                 launch.forms[case.index] = other, asked.layout
                 launch.claimed_bytes = max(launch.claimed_bytes, other.size - expected_size)

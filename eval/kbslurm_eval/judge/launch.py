@@ -61,6 +61,10 @@ STAYED = (
     "after {late} of {asked} calls it took longer than {free} ms until all its threads had stopped, and what was beyond"
     " that counts (was memory given back or cleared after the answer, or do threads still work?)"
 )
+ASKED_TWICE = (
+    "{} calls were made twice, and both times count: what kind of answer it is, and how long, was known only after the"
+    " first (an answer of the reference's own kind is asked for once)"
+)
 TAKEN_LEAST = 8 << 20  # whoever has put more bytes than this into the links' memory, large pages' rest aside, took it
 LATE_TOLD = 8  # of fewer calls it isn't told how long they took to be ready
 START_S = 60.0
@@ -180,6 +184,7 @@ class Launch:
     _weighed_at_ns = 0  # when what it holds was looked at last
     _weighing_ns = 0  # and how long that took
     _looking_ns = 0  # the same when it last went on meanwhile, and each of its threads was looked at anew
+    asked_twice = 0  # calls whose answer's layout wasn't known before
     is_known_input = False  # whether the next call has the input of the one before: nothing before it is free then
     # how long it took since the call before to take in what the next one needs, and for how long of that it had a core
     _told_ns = _told_work_ns = 0
@@ -892,7 +897,8 @@ class Launch:
 
     def remark(self) -> str:
         """What its author should know of the calls that were made, or an empty text."""
-        return "; ".join(filter(None, (self._waking.told(LATE), self._stopping.told(STAYED))))
+        twice = ASKED_TWICE.format(self.asked_twice) if self.asked_twice >= LATE_TOLD else ""
+        return "; ".join(filter(None, (self._waking.told(LATE), self._stopping.told(STAYED), twice)))
 
     def turn_to(self, index: int) -> None:
         """The next calls are of this case, and so is what it writes meanwhile. It is stopped."""

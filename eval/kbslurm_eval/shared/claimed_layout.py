@@ -76,10 +76,16 @@ def in_that_form(told: Layout, like: Layout, other: Layout, *, cap: int = 0) -> 
 
 def _formed(told: Any, like: Any, other: Any) -> Any:
     match told, like, other:
-        case [str() as kind, list() as inner], [_, list() as theirs], [_, list() as others] if kind in ("l", "t"):
-            if (kind, kind) != (like[0], other[0]):
-                raise _Unfit
+        case ["l" | "t" as kind, list() as inner], [was, list() as theirs], [now, list() as others] if (
+            was == now and now in ("l", "t") and len(inner) == len(theirs) == len(others)
+        ):
             return [kind, [_formed(*each) for each in zip(inner, theirs, others, strict=True)]]
+        case ["d", list() as pairs], ["d", list() as theirs], ["d", list() as others]:
+            before, later = ({json.dumps(key): one for key, one in each} for each in (theirs, others))
+            if len(pairs) != len(before) or before.keys() != later.keys():
+                raise _Unfit
+            known = [(key, one, json.dumps(key)) for key, one in pairs]
+            return ["d", [[key, _formed(one, before[name], later[name])] for key, one, name in known]]
         case ["n", dtype, shape, *_], ["n", _, same, *_], ["n", _, now, *_] if shape == same:
             return ["n", dtype, now, 0, 0]
         case ["T", name, shape, _, _, device], ["T", _, same, *_], ["T", _, now, *_] if shape == same:
@@ -88,15 +94,17 @@ def _formed(told: Any, like: Any, other: Any) -> Any:
             return ["a", code, 0, now]
         case ["0" | "?" | "g" | "c" as kind, *_], [theirs, *_], [others, *_] if kind == theirs == others:
             return told
+        case ["i" | "u" | "b" | "B" as kind, _, room], [theirs, *_], [others, _, now] if kind == theirs == others:
+            return [kind, 0, max(room, now)]
         case _:
             return _as_long_as(told, like, other)
 
 
 def _as_long_as(told: Any, like: Any, other: Any) -> Any:
     """A row of numbers in the place of another kind of row, which now has another length."""
-    if _row(told)[0] != _row(like)[0]:
+    (many, axis), kind, now = _row(told), told[0], _row(other)[0]
+    if many != _row(like)[0]:
         raise _Unfit
-    kind, (_, axis), now = told[0], _row(told), _row(other)[0]
     if kind in ("l", "t"):
         return [kind, told[1][:1] * now]
     if kind in ("n", "T"):
@@ -109,8 +117,7 @@ def _row(node: Any) -> tuple[int, int]:
     """How many numbers it has, and along which axis, if they are all of one type and in one row."""
     match node:
         case ["n" | "T", _, list() as shape, *_]:
-            long = [axis for axis, many in enumerate(shape) if many != 1] or [0][: len(shape) == 1]
-            (axis,) = long
+            (axis,) = (axis for axis, many in enumerate(shape) if many != 1 or len(shape) == 1)
             return _count(shape[axis]), axis
         case ["a", _, _, count] | ["q" | "f", _, count]:
             return _count(count), 0
