@@ -984,10 +984,40 @@ def test_whose_answers_are_asked_for_twice_is_told_so(tmp_path: Path) -> None:
     """Where it can't be told from the reference's length how long an answer of another kind is."""
     told = ground.manifest(
         "def custom_kernel(data):\n    return [data[data < 0.5]]\n",
-        mode="benchmark", files={"reference.py": BELOW_A_HALF.replace("map(float, output)", "map(float, np.ravel(output))")},
+        mode="benchmark", files={"reference.py": BELOW_A_HALF.replace("float, output", "float, np.ravel(output)")},
         config={"outputs": "check"}, hidden=[], tests=[{"n": 9, "seed": 1}], benchmarks=[{"n": 900, "seed": 7}],
         budget=wire.Budget(launches=2, calls=20),
     )  # fmt: skip
     report = ground.judged(tmp_path, told).told
     assert report.verdict == "passed", report.reason
     assert "calls were made twice, and both times count" in report.log
+
+
+FEW_NUMBERS, MANY_NUMBERS = 1, 5_000  # as many numbers as fit into what is written late, and more
+NOW_AND_THEN = """
+import numpy as np
+
+
+def generate_input(n, seed):
+    return np.random.default_rng(seed).random(n)
+
+
+def ref_kernel(data):
+    return data[:1][data[:1] < 0.02].tolist()
+
+
+def check_implementation(data, output):
+    return "" if [float(x) for x in output] == ref_kernel(data) else "other numbers"
+"""
+
+
+@pytest.mark.parametrize("n", [FEW_NUMBERS, MANY_NUMBERS])
+def test_an_answer_of_another_kind_may_have_another_length_now_and_then(tmp_path: Path, n: int) -> None:
+    """The first input whose answer wasn't as long as all before ended the run of whoever had been granted a kind."""
+    told = ground.manifest(
+        "def custom_kernel(data):\n    return data[:1][data[:1] < 0.02]\n", mode="benchmark",
+        files={"reference.py": NOW_AND_THEN}, tests=[{"n": 1, "seed": 1}], benchmarks=[{"n": n, "seed": 7}], hidden=[],
+        config={"outputs": "check"}, budget=wire.Budget(launches=2, calls=300, max_calls=300, target_s=30.0),
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason

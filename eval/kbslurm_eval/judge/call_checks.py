@@ -119,8 +119,7 @@ class CallChecks:
             launch.is_known_input = False
         self._run.results.called_ns += reply.ns
         differs = reply.status in (Status.WRONG_SHAPE, Status.WRONG_TYPE)
-        # a layout that was granted isn't the reference's anyway
-        if differs and not is_granted and self._run.reference.layout_moved(asked):
+        if differs and self._run.reference.layout_moved(asked):  # so what was granted in its place isn't right either
             again = None if seed is None else seed ^ 1  # a timed call never sees an input twice
             return self.one_call(name, case, again, launch, claimed_ns=claimed_ns, copied=copied)
         if differs and not claimed_ns:
@@ -155,7 +154,7 @@ class CallChecks:
         began = time.monotonic()
         prepared = [self._run.reference.prepare(case, seed) for seed in seeds]
         prepared_s = time.monotonic() - began
-        granted = launch.granted.get((case.index, prepared[0].layout.text()))
+        asked, granted = prepared, launch.granted.get((case.index, prepared[0].layout.text()))
         if granted is not None:
             if len({one.layout.text() for one in prepared}) > 1:  # so what it is instead differs, too
                 return None
@@ -168,7 +167,7 @@ class CallChecks:
         replies = launch.calls_in_one_go(prepared)
         if replies is None:
             return None
-        if self._is_to_be_asked_alone(prepared[len(replies) - 1], replies, known=granted is None):
+        if self._is_to_be_asked_alone(asked[len(replies) - 1], replies):
             # they are in nobody's time otherwise, and the calls that are made instead have other inputs
             launch.uncounted_ns.setdefault(case.index, []).extend(reply.ns for reply in replies)
             if granted is not None:  # it has had its layout; that these were made in vain is its author's affair
@@ -185,14 +184,14 @@ class CallChecks:
             took.append(reply.ns)
         return None, took
 
-    def _is_to_be_asked_alone(self, last: Prepared, replies: Sequence[Reply], *, known: bool) -> bool:
+    def _is_to_be_asked_alone(self, last: Prepared, replies: Sequence[Reply]) -> bool:
         """Whether the last of these answers has another layout and may have it. Not because its author says so once
-        calls that count have been made, or whoever was unlucky in one of them could have all made again. `known`: the
-        layout is the reference's."""
+        calls that count have been made, or whoever was unlucky in one of them could have all made again. `last`: as it
+        was before anything was granted."""
         assert isinstance(self._run.reference, Reference)
         if replies[-1].status not in (Status.WRONG_SHAPE, Status.WRONG_TYPE):
             return False
-        if known and self._run.reference.layout_moved(last):
+        if self._run.reference.layout_moved(last):
             return True
         return len(replies) == 1 and self._run.reference.granted(last, replies[-1].text) is not None
 
