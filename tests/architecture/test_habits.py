@@ -262,6 +262,13 @@ class TestRelease:
         assert (ROOT / "kbslurm" / "__init__.py").read_bytes() == before
 
 
+def test_no_test_is_a_judge_of_its_own_that_ends_what_else_it_has_started() -> None:
+    """In `make test`, which runs all floors in one process, that was the database."""
+    found = [file for file in (ROOT / "tests").rglob("*.py") if "LocalRunners(" in file.read_text()]
+    known = {ROOT / "tests/flow/harness_ground.py", ROOT / "tests/bench/harness.py", Path(__file__)}
+    assert set(found) == known
+
+
 def test_every_test_asserts_something() -> None:
     """Itself, or by a function of the tests that does; a name that several functions have counts for all of them."""
     trees = {file: ast.parse(file.read_text()) for file in sorted((ROOT / "tests").rglob("*.py"))}

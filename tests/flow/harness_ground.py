@@ -13,11 +13,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kbslurm_eval.cage import judge_children, processes
+from kbslurm_eval.cage.local_runners import LocalRunners
 from kbslurm_eval.shared import wire
 from tests.services import SYSTEM_PYTHON
 
@@ -177,6 +180,22 @@ def _judged_for(nobody: pwd.struct_passwd, folder: Path, run: Path, told: wire.M
     assert done.returncode == 0, done.stderr
     assert list((run / "work").iterdir()) == []
     return wire.unseal((run / "out" / "report.json").read_bytes(), KEY)
+
+
+@contextmanager
+def runners_here(*, level: int) -> Iterator[LocalRunners]:
+    """Runners whose judge is this process. What else it has started, such as the tests' database, is no orphan of
+    theirs, which they would stop and end."""
+    others = set(processes.children_of(os.getpid())) - judge_children.OWN_CHILDREN
+    for pid in others:
+        judge_children.own_process(pid)
+    runners = LocalRunners(wire.Limits(), level=level)
+    try:
+        yield runners
+    finally:
+        runners.close()
+        for pid in others:
+            judge_children.disown_process(pid)
 
 
 def achieved_level() -> int:

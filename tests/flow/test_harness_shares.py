@@ -14,9 +14,7 @@ from pathlib import Path
 import pytest
 
 from kbslurm_eval.cage import user_counts
-from kbslurm_eval.cage.local_runners import LocalRunners
 from kbslurm_eval.judge import judge
-from kbslurm_eval.shared import wire
 from kbslurm_eval.shared.runner_link import JudgeEnd
 from tests.flow import harness_ground as ground
 from tests.services import pointless
@@ -174,15 +172,15 @@ def test_too_small_a_pipe_and_a_full_poller_are_told_apart(monkeypatch: pytest.M
 def test_each_launch_in_namespaces_is_a_user_of_its_own(user: str) -> None:
     if ground.achieved_level() < 2:
         pointless("there are no namespaces here")
-    runners, seen, ends = LocalRunners(wire.Limits(), level=2), set[int](), list[JudgeEnd]()
+    seen, ends = set[int](), list[JudgeEnd]()
     try:
-        for _ in range(3):
-            folder = runners.prepare()
-            ends.append(JudgeEnd(folder))
-            started = runners.start(folder)
-            seen.add(os.stat(f"/proc/{started.pid}").st_uid)
+        with ground.runners_here(level=2) as runners:
+            for _ in range(3):
+                folder = runners.prepare()
+                ends.append(JudgeEnd(folder))
+                started = runners.start(folder)
+                seen.add(os.stat(f"/proc/{started.pid}").st_uid)
     finally:
-        runners.close()
         for end in ends:
             end.close()
     assert len(seen) == 3 and 0 not in seen

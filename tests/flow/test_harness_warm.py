@@ -20,13 +20,13 @@ from pathlib import Path
 import pytest
 
 from kbslurm_eval.cage import core_warmer, judge_children, process_tree, processes
-from kbslurm_eval.cage.local_runners import LocalRunners
 from kbslurm_eval.judge import launch
 from kbslurm_eval.judge.heartbeat import Heartbeat
 from kbslurm_eval.judge.reference import Case, Prepared
-from kbslurm_eval.shared import values, wire
+from kbslurm_eval.shared import values
 from kbslurm_eval.shared.layouts import Layout
 from tests.adversarial import trial
+from tests.flow import harness_ground as ground
 from tests.services import PYTHON, SYSTEM_PYTHON, USER_NAMESPACES, need, needs, pointless
 
 
@@ -193,21 +193,20 @@ def test_the_judge_is_not_on_a_runner_s_core_when_it_calls_it(monkeypatch: pytes
         met.append((core_warmer.here(), self._core))
         goes_on(self)
 
-    ground = LocalRunners(wire.Limits(), level=0)
-    called = None
-    try:
-        called = launch.Launch(ground, launch.Allowance(left_s=120, whole_s=120), Heartbeat(None))
-        monkeypatch.setattr(launch.Launch, "_go_on", noted)
-        for _ in range(20):
-            assert called._core is not None
-            os.sched_setaffinity(0, {called._core})
+    with ground.runners_here(level=0) as runners:
+        called = None
+        try:
+            called = launch.Launch(runners, launch.Allowance(left_s=120, whole_s=120), Heartbeat(None))
+            monkeypatch.setattr(launch.Launch, "_go_on", noted)
+            for _ in range(20):
+                assert called._core is not None
+                os.sched_setaffinity(0, {called._core})
+                os.sched_setaffinity(0, mine)
+                called.round_trip(dataclasses.replace(PREPARED, packed=values.pack(())))
+        finally:
             os.sched_setaffinity(0, mine)
-            called.round_trip(dataclasses.replace(PREPARED, packed=values.pack(())))
-    finally:
-        os.sched_setaffinity(0, mine)
-        if called is not None:
-            called.close()
-        ground.close()
+            if called is not None:
+                called.close()
     there = [judge == runner for judge, runner in met]
     assert len(there) >= 20
     assert sum(there) <= len(there) // 4, met  # a busy machine may take it back at once
@@ -322,13 +321,15 @@ def test_a_thread_that_turns_has_its_time_of_a_core_to_come_to_rest(
 def test_threads_are_counted_that_may_still_turn_and_no_keeper(level: int) -> None:
     if level == 2:
         need(USER_NAMESPACES)
-    runners = LocalRunners(wire.Limits(), level=level)
-    try:
-        one = launch.Launch(runners, launch.Allowance(left_s=120, whole_s=120), Heartbeat(None))
-        assert one.runner.threads() == launch.Launch.awake
-        one.close()
-    finally:
-        runners.close()
+    with subprocess.Popen(["sleep", "600"]) as others:
+        try:
+            with ground.runners_here(level=level) as runners:
+                one = launch.Launch(runners, launch.Allowance(left_s=120, whole_s=120), Heartbeat(None))
+                assert one.runner.threads() == launch.Launch.awake
+                one.close()
+            assert others.poll() is None, "the tests' own database would be ended, too"
+        finally:
+            others.kill()
 
 
 def test_null_calls_that_are_never_alike_cost_a_moment_only() -> None:
