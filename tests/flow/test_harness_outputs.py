@@ -537,9 +537,10 @@ def custom_kernel(data):
     [
         ("data.astype(np.float64) * 2", False),
         ("data.astype(np.float64 if len(data) % 2 else np.float32) * 2", True),
-        ("(data * 2).reshape(-1, 1)", True),
+        ("(data * 2).reshape(-1, 1)", False),
+        ("[data * 2]", True),
     ],
-    ids=["of another type", "of the one type or the other", "of another shape"],
+    ids=["of another type", "of the one type or the other", "of another shape", "within a list"],
 )
 def test_who_answers_in_the_same_form_is_asked_once(tmp_path: Path, answer: str, twice: bool) -> None:
     """Whatever the length. Each call was made twice, and both counted."""

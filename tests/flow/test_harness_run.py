@@ -486,8 +486,8 @@ def test_a_final_measures_rivals_beside_one_another_and_one_that_fails_ends_noth
 @pytest.mark.parametrize(
     ("rivals", "warmed"),
     # each of the six steps that count, of two launches: in the public and the ranked phase
-    # and three more of the baseline's before each of these launches has the submission, but in a final
-    [([], 2 * 6 + 2 * 6 + 4 * 3), ([one_go.HONEST], 2 * 6 + 3 * 2 * 6 + 2 * 3)],
+    # and four more of the baseline's before each of these launches has the submission, but in a final
+    [([], 2 * 6 + 2 * 6 + 4 * 4), ([one_go.HONEST], 2 * 6 + 3 * 2 * 6 + 2 * 4)],
     ids=["beside a baseline", "in a final"],
 )
 def test_everybody_finds_their_caches_as_they_left_them(tmp_path: Path, rivals: list[str], warmed: int) -> None:
