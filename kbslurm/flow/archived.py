@@ -507,9 +507,9 @@ def _launch(row: Row) -> LaunchSamples:
     )
 
 
-# Reports of these versions have the same figures: what 4 added to 3 is which case wrote what, and a report before 5 has
-# no leeway, which is none.
-_READ = (3, 4, WIRE_VERSION)
+# Reports of these versions have the same figures: what 4 added to 3 is which case wrote what, a report before 5 has no
+# leeway, which is none, and one before 6 no calls of the baseline alone.
+_READ = (3, 4, 5, WIRE_VERSION)
 
 # What a report needs beside what an archive that is handed on has of it.
 _BLANK: Mapping[str, Any] = {

@@ -101,6 +101,15 @@ REFUSED: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
+def test_what_another_release_sends_is_told_by_its_version_and_not_by_a_field() -> None:
+    older = _raw(lambda r: (r.update(version=wire.WIRE_VERSION - 1), r["samples"][0].pop("alone_ns")))
+    with pytest.raises(wire.WireError, match=rf"report of version {wire.WIRE_VERSION - 1}; this service speaks"):
+        wire.read_report(older)
+    newer = json.loads(wire.dumps(ground.manifest("x"))) | {"version": wire.WIRE_VERSION + 1, "more": 1}
+    with pytest.raises(wire.WireError, match=rf"manifest of version {wire.WIRE_VERSION + 1}; this harness speaks"):
+        wire.read_manifest(json.dumps(newer))
+
+
 def test_a_log_may_be_in_parts_or_in_one_piece() -> None:
     for parts in ([], [part(1, index=None), part(2, phase="benchmark")]):
         found = wire.read_report(_raw(lambda r, parts=parts: r.update(log="abc", log_parts=parts)))  # type: ignore[misc]

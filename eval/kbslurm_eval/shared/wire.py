@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeVar
 
 # 2: raw samples, whether the score is paired, commitments, the budget as spent; 3: digests of profiles;
 # 4: which case wrote what of the log; 5: how much of a call could be hidden from the clock
-WIRE_VERSION = 5
+WIRE_VERSION = 6
 MANIFEST_CAP = 16_000_000
 REPORT_CAP = 8_000_000
 LOG_CAP = 65_536
@@ -334,17 +334,12 @@ def dumps(value: Manifest | Report) -> str:
 
 def read_manifest(text: str | bytes) -> Manifest:
     """The manifest in this text, or WireError."""
-    found = _built(Manifest, _parsed(text, MANIFEST_CAP), "manifest")
-    if found.version != WIRE_VERSION:
-        raise WireError(f"manifest of version {found.version}; this harness speaks {WIRE_VERSION}")
-    return found
+    return _built(Manifest, _of_this_version(_parsed(text, MANIFEST_CAP), "manifest", "harness"), "manifest")
 
 
 def read_report(text: str | bytes) -> Report:
     """The report in this text (unsealed), or WireError."""
-    found = _built(Report, _parsed(text, REPORT_CAP), "report")
-    if found.version != WIRE_VERSION:
-        raise WireError(f"report of version {found.version}; this service speaks {WIRE_VERSION}")
+    found = _built(Report, _of_this_version(_parsed(text, REPORT_CAP), "report", "service"), "report")
     _check_sense(found)
     return found
 
@@ -391,6 +386,14 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         raise ValueError("a field appears twice")
     return found
+
+
+def _of_this_version(raw: Any, what: str, reader: str) -> Any:
+    """The same; WireError if it says that it is of another version, which has other fields."""
+    version = raw.get("version") if isinstance(raw, dict) else WIRE_VERSION
+    if type(version) is int and version != WIRE_VERSION:
+        raise WireError(f"{what} of version {version}; this {reader} speaks {WIRE_VERSION}: both need the same release")
+    return raw
 
 
 def _built(kind: type[T], raw: Any, where: str) -> T:
