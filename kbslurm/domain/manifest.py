@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kbslurm.domain.hidden_comment import without_hidden_comment
 from kbslurm.domain.problem import Problem
 from kbslurm.errors import Invalid
 from kbslurm_eval.shared import time_limits
@@ -49,7 +50,10 @@ def manifest_for(
         lang=problem.lang,
         gpu=gpu,
         style=problem.style,
-        files=dict(problem.files),
+        files={
+            name: without_hidden_comment(text) if name in problem.runner_files else text
+            for name, text in problem.files.items()
+        },
         runner_files=list(problem.runner_files),
         reference=problem.reference,
         entry=problem.entry,

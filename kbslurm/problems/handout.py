@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kbslurm.domain.hidden_comment import without_hidden_comment
 from kbslurm.domain.problem import Problem
 from kbslurm.errors import Invalid
 from kbslurm.problems.python_code import BYTE_ORDER_MARK, parsed_code
@@ -19,8 +19,6 @@ from kbslurm_eval.shared import recorded
 from kbslurm_eval.shared.wire import Budget, Build, Params
 
 HIDDEN = "HIDDEN"
-# As the loader reads them, which may be over lines.
-_COMMENTED = re.compile(r"^([ \t]*//\s*)HIDDEN\s*=(?:\s*\[.*\])?.*$", re.MULTILINE)
 
 
 def handout(problem: Problem, *, reference: bool) -> Problem:
@@ -100,7 +98,7 @@ def _unhidden(text: str) -> str:
     """A text without the hidden cases that a reference in one file lists; every other line stays where it was."""
     if text.startswith(BYTE_ORDER_MARK):  # places are counted from behind it
         return BYTE_ORDER_MARK + _unhidden(text.removeprefix(BYTE_ORDER_MARK))
-    text = _COMMENTED.sub(lambda found: f"{found[1]}HIDDEN = []" + "\n" * found[0][len(found[1]) :].count("\n"), text)
+    text = without_hidden_comment(text)
     if HIDDEN not in text:
         return text
     try:

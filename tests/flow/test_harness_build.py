@@ -14,6 +14,7 @@ import pytest
 
 from kbslurm_eval.build import archive, compiler, cpp_signatures
 from kbslurm_eval.shared import wire
+from tests.command_line import CommandLine
 from tests.flow import harness_ground as ground
 from tests.services import GXX, USER_NAMESPACES, missing, needs, pointless
 
@@ -627,3 +628,31 @@ def test_a_compiled_submission_sees_each_calls_own_input(tmp_path: Path) -> None
     )
     report = ground.judged(tmp_path, told).told
     assert report.verdict == "passed", report.reason
+
+
+ONE_FILE = """// TESTS = [{"size": 5, "seed": 1}]
+// HIDDEN = [{"size": 4711, "seed": 9}]
+#include <vector>
+using input_t = std::vector<float>;
+using output_t = std::vector<float>;
+input_t generate_input(int size, int seed) { input_t found(size); for (auto &x : found) x = seed; return found; }
+output_t ref_kernel(input_t data) { for (auto &x : data) x *= 2; return data; }
+bool check_implementation(output_t output, output_t expected) { return output == expected; }
+"""
+READS_IT = """#include "reference.cu"
+#include <cstdio>
+__asm__(".section .rodata\\n.global kbtext\\nkbtext:\\n.incbin \\"reference.cu\\"\\n.byte 0\\n.previous\\n");
+extern "C" const char kbtext[];
+__attribute__((constructor)) static void tell() { std::printf("READ %s\\n", kbtext); std::fflush(stdout); }
+output_t custom_kernel(input_t data) { for (auto &x : data) x += x; return data; }
+"""
+
+
+@needs(GXX)
+def test_a_reference_that_submissions_include_has_no_hidden_case_in_it(tmp_path: Path) -> None:
+    (tmp_path / "doubled.cu").write_text(ONE_FILE)
+    (tmp_path / "reads.cu").write_text(READS_IT)
+    said = CommandLine(cwd=tmp_path)("try", "doubled.cu", "reads.cu", "--mode", "test")
+    assert said.code == 0 and "READ #pragma once" in said.out, said.out
+    assert "4711" not in said.out and "HIDDEN = []" in said.out
+    assert "hidden" in CommandLine(cwd=tmp_path)("try", "doubled.cu", "reads.cu", "--mode", "leaderboard").out

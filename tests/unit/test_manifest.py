@@ -41,6 +41,18 @@ def test_what_the_harness_reads_is_what_was_written() -> None:
     assert not {"key", "person", "board", "description"} & set(told)
 
 
+@pytest.mark.parametrize(
+    "line", ['// HIDDEN = [{"n": 971353}]', '\ufeff//HIDDEN=[{"n": 971353}]', '// HIDDEN =\n[{"n": 971353}]']
+)
+def test_what_submissions_see_lists_no_hidden_case(line: str) -> None:
+    text = f"{line}\nint x;\n"
+    problem = replace(PROBLEM, files={"reference.cu": text, "check.cu": text}, runner_files=("reference.cu",))
+    told = made(problem).files
+    assert "971353" not in told["reference.cu"] and told["reference.cu"].endswith("int x;\n")
+    assert told["reference.cu"].count("\n") == text.count("\n"), "places in messages stay what they are"
+    assert told["check.cu"] == text, "the judge's own"
+
+
 def test_the_recorded_digest_wins() -> None:
     manifest = manifest_for(
         PROBLEM, token="t", attempt=1, nonce="n", mode="test", gpu="g", source="s", secret_seed="0", problem_digest="d"

@@ -8,14 +8,15 @@ import time
 import pytest
 
 from kbslurm.backends.slurm import commands
-from kbslurm.problems import compiled_code, handout
+from kbslurm.domain import hidden_comment
+from kbslurm.problems import compiled_code
 
 PATTERNS = {
     "main": compiled_code._MAIN,
     "cases": compiled_code._CASES,
     "baseline": compiled_code._BASELINE,
     "pragma": compiled_code._ONCE,
-    "hidden cases": handout._COMMENTED,
+    "hidden cases": hidden_comment._COMMENTED,
     "errors": commands._ERROR,
 }
 
