@@ -160,6 +160,61 @@ def test_nobody_is_ahead_by_slowing_the_baseline_in_some_launches_and_all_in_oth
         assert timing.in_units([nets], [1.0], "geom").high >= 0.999, (slower, own)
 
 
+def _some_long(
+    rng: random.Random, usual: float, long: float = 0.0, *, share: float = 0.1, calls: int = 30
+) -> list[int]:
+    """Calls in µs, of which a share takes so long."""
+    many = round(share * calls) if long else 0
+    return [5_000 + round(1e3 * us * math.exp(rng.gauss(0, 0.02))) for us in [long] * many + [usual] * (calls - many)]
+
+
+@pytest.mark.parametrize(
+    ("own", "beside"),
+    [
+        ((330, 7_030), (1_000, 7_000)),
+        ((330, 7_030), (1_000, 11_000)),
+        ((671, 4_290), (2_000, 0)),
+        ((330, 7_030), (2_000, 0)),
+    ],
+)
+def test_whoever_puts_work_off_and_slows_the_baseline_in_its_tail_or_at_all_is_not_ahead(
+    own: tuple[float, float], beside: tuple[float, float]
+) -> None:
+    """It works 1,000 µs in the mean of its calls, as the baseline alone: a few long ones of that excused its own."""
+    rng, launches = random.Random(5), []
+    for _ in range(5):
+        nulls = [round(5_000 * math.exp(rng.gauss(0, 0.02))) for _ in range(8)]
+        base = timing.LaunchTimes(calls_ns=_some_long(rng, *beside), trusted_null_ns=nulls, bare_null_ns=nulls)
+        alone = _some_long(rng, 1_000, calls=6)
+        launches.append(
+            timing.LaunchTimes(
+                calls_ns=_some_long(rng, *own), trusted_null_ns=nulls, bare_null_ns=nulls, baseline=base, alone_ns=alone
+            )
+        )
+    nets = [timing.net(one) for one in launches]
+    assert timing.in_units([nets], [1.0], "geom", 5).high > 0.97
+    assert timing.in_units([nets, nets], [1.0, 1.0], "geom", 5).high > 0.97, "nor with two cases"
+
+
+def test_honest_calls_that_are_long_now_and_then_make_an_interval_hardly_wider() -> None:
+    rng, wider = random.Random(3), []
+    for _ in range(200):
+        found, plain = [], []
+        for _ in range(5):
+            slow, nulls = rng.uniform(0, 0.15), [5_000] * 8
+            calls, beside, alone = (
+                _some_long(rng, 1_000, rng.uniform(1_500, 6_000), share=slow, calls=many) for many in (30, 30, 6)
+            )
+            base = timing.LaunchTimes(calls_ns=beside, trusted_null_ns=nulls)
+            one = timing.LaunchTimes(calls_ns=calls, trusted_null_ns=nulls, baseline=base, alone_ns=alone)
+            found.append(timing.net(one))
+            plain.append(timing.net(replace(one, alone_ns=[])))
+        with_it, without = (timing.in_units([each], [1.0], "geom", 5) for each in (found, plain))
+        assert (with_it.value, with_it.low) == (without.value, without.low)
+        wider.append(with_it.high / without.high)
+    assert statistics.fmean(wider) < 1.05 and statistics.median(wider) < 1.03
+
+
 def test_what_a_baseline_takes_alone_is_less_the_same_null_call() -> None:
     base = timing.LaunchTimes(calls_ns=[9_000] * 9, trusted_null_ns=[1_000] * 8)
     times = timing.LaunchTimes(

@@ -106,7 +106,10 @@ class Net:
     tail: float = 1.0  # how many times as much the mean of all is
     baseline_mean_ns: float | None = None
     baseline_tail: float = 1.0
-    baseline_alone_ns: float | None = None  # before the submission was there
+    # before the submission was there
+    baseline_alone_ns: float | None = None
+    baseline_alone_mean_ns: float | None = None
+    baseline_alone_tail: float = 1.0
 
 
 def t95(degrees: int) -> float:
@@ -155,6 +158,8 @@ def net(times: LaunchTimes) -> Net:
         baseline_mean_ns=None if base is None else base.mean_ns,
         baseline_tail=1.0 if base is None else base.tail,
         baseline_alone_ns=None if alone is None else alone.median_ns,
+        baseline_alone_mean_ns=None if alone is None else alone.mean_ns,
+        baseline_alone_tail=1.0 if alone is None else alone.tail,
     )
 
 
@@ -208,6 +213,14 @@ def _each_at(nets: Sequence[Net], side: Side) -> list[tuple[float, float | None]
     return [(n.median_ns + moved * min(n.leeway_ns, n.median_ns), n.baseline_ns) for n in nets]
 
 
+def _alone_at(nets: Sequence[Net], side: Side) -> list[float | None]:
+    """What the baseline took in each launch before the submission was there, where that is known."""
+    if not side.by_mean:
+        return [n.baseline_alone_ns for n in nets]
+    tail = statistics.fmean(n.baseline_alone_tail for n in nets)  # few calls each: most launches have no long one
+    return [tail * n.baseline_alone_mean_ns if n.baseline_alone_mean_ns else None for n in nets]
+
+
 def _usual_tail(nets: Sequence[Net], *, beside: bool = False) -> float:
     """How many times as much as all but the slowest calls of each launch say all calls of most launches take. `beside`:
     the baseline's.
@@ -240,18 +253,18 @@ def put_off(cases: Sequence[Sequence[Net]], ranking_by: RankingBy) -> float | No
 def slower_beside(cases: Sequence[Sequence[Net]], ranking_by: RankingBy) -> list[float]:
     """How many times as long the baseline took beside the submission as before that was there, for each launch's score;
     nothing where it isn't known."""
-    return [before / beside for before, beside in zip(*_scores_in_both(cases, ranking_by), strict=True)]
+    return [before / beside for before, beside in zip(*_scores_in_both(cases, ranking_by, KNOWN), strict=True)]
 
 
 def _scores_in_both(
-    cases: Sequence[Sequence[Net]], ranking_by: RankingBy, units: Sequence[float] | None = None
+    cases: Sequence[Sequence[Net]], ranking_by: RankingBy, side: Side, units: Sequence[float] | None = None
 ) -> tuple[list[float], list[float]]:
     """Each launch's score, in units of what the baseline took before the submission was there, and beside it."""
     scores = []
     for by_itself in (True, False):
-        each = [ratios(found, by_itself=by_itself) or [] for found in cases]
+        each = [ratios(found, side, by_itself=by_itself) or [] for found in cases]
         rows = [[unit * one for one in row] for row, unit in zip(each, units or [1.0] * len(cases), strict=True)]
-        scores.append(launch_scores(rows, ranking_by) if all(rows) else [])
+        scores.append(scores_at(rows, cases, ranking_by, side, by_itself=by_itself) if all(rows) else [])
     return scores[0], scores[1]
 
 
@@ -260,15 +273,20 @@ def before_it_came(
 ) -> float:
     """How far up an interval reaches at least in units of the baseline: to the score in units of what that took before
     the submission was there; 0 without one. Whoever leaves work behind that slows the baseline is the faster
-    beside it, whatever that work is, and in as many launches as they like.
+    beside it, whatever that work is, and in as many launches as they like; all of its calls or a few, which would
+    excuse a few long ones of their own.
 
-    To that score's upper end where the baseline was slower beside it, since it isn't known better than that.
+    To that score's upper end where the baseline was slower beside it, since it isn't known better than that. Not in
+    means: what a few calls add differs by as much from launch to launch on any busy machine.
     """
-    scores = _scores_in_both(cases, ranking_by, units)
-    if min(map(len, scores)) < 2:
-        return 0.0
-    before, beside = (interval(each, planned) for each in scores)
-    return before.high if before.value > SLOWER_BESIDE * beside.value else before.value
+    reach, has_means = [0.0], all(nets and all(n.baseline_alone_mean_ns for n in nets) for nets in cases)
+    for side in (KNOWN, BY_MEAN) if has_means else (KNOWN,):
+        scores = _scores_in_both(cases, ranking_by, side, units)
+        if min(map(len, scores)) >= 2:
+            before, beside = (interval(each, planned) for each in scores)
+            slower = before.value > SLOWER_BESIDE * beside.value and not side.by_mean
+            reach.append(before.high if slower else before.value)
+    return max(reach)
 
 
 def interval(values: Sequence[float], planned: int = 0) -> Estimate:
@@ -297,11 +315,17 @@ def combined(cases: Sequence[Sequence[Net]], ranking_by: RankingBy, planned: int
 
 
 def scores_at(
-    per_case: Sequence[Sequence[float]], cases: Sequence[Sequence[Net]], ranking_by: RankingBy, side: Side
+    per_case: Sequence[Sequence[float]],
+    cases: Sequence[Sequence[Net]],
+    ranking_by: RankingBy,
+    side: Side,
+    *,
+    by_itself: bool = False,
 ) -> list[float]:
-    """Each launch's score over all cases, counted so."""
+    """Each launch's score over all cases, counted so. `by_itself`: in units of the baseline before the submission."""
     found = launch_scores(per_case, ranking_by)
-    more = in_turns(cases) / in_turns(cases, beside=True) if side.by_mean else 1.0
+    beside = 1.0 if by_itself or not side.by_mean else in_turns(cases, beside=True)
+    more = in_turns(cases) / beside if side.by_mean else 1.0
     return [more * score for score in found]
 
 
@@ -440,8 +464,8 @@ def figures(found: Sequence[Net], planned: int = 0) -> dict[str, Any]:
 def ratios(found: Sequence[Net], side: Side = KNOWN, *, by_itself: bool = False) -> list[float] | None:
     """Per launch, the net time in units of the baseline's beside it; None where there is none. `by_itself`: of what the
     baseline took before the submission was there, where that is known."""
-    pairs = [(own, n.baseline_alone_ns if by_itself else None, beside)
-             for n, (own, beside) in zip(found, _each_at(found, side), strict=True)]  # fmt: skip
+    alone = _alone_at(found, side) if by_itself else [None] * len(found)
+    pairs = [(own, before, beside) for before, (own, beside) in zip(alone, _each_at(found, side), strict=True)]
     each = [own / (before or beside) for own, before, beside in pairs if beside is not None]
     return each if each and len(each) == len(found) else None
 
