@@ -182,6 +182,26 @@ def test_one_rival_takes_no_other_ones_time_or_memory(tmp_path: Path) -> None:
     assert [row["verdict"] for row in report.host["rivals"]] == ["passed", "timeout"]
 
 
+def test_a_finalists_loading_and_first_calls_are_no_ranked_time_of_theirs(tmp_path: Path) -> None:
+    """As in an ordinary run, whose launches have a budget of their own for it."""
+    right = "def custom_kernel(data):\n    return sorted(data)\n"
+    loads = f"import time\ntime.sleep(1.2)\n{right}"
+    first = (
+        "import time\nseen = []\ndef custom_kernel(data):\n"
+        "    if not seen:\n        seen.append(time.sleep(1.2))\n    return sorted(data)\n"
+    )
+    told = ground.manifest(
+        right,
+        limits=ground.limits(ranked_s=10.0),
+        config={"rivals": [right, loads, first]},
+        budget=wire.Budget(launches=3, calls=3),
+        hidden=[],
+    )
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+    assert [row["verdict"] for row in report.host["rivals"]] == ["passed"] * 3, "each has 2 s for calls"
+
+
 def test_time_that_goes_into_clearing_up_after_a_submission_is_its_own(tmp_path: Path) -> None:
     class Nothing:
         means, notes = "none", ()

@@ -435,7 +435,8 @@ class TimedPhase:
                 self._run.manifest, source=source, config={**self._run.manifest.config, "role": f"rival{rival}"}
             )
             if rival not in self._run.rival_allowances:  # one for all launches, as everybody has in an ordinary run
-                self._run.rival_allowances[rival] = Allowance(left_s=each_s, whole_s=each_s)
+                starts_s = self._run.manifest.build.limit_s
+                self._run.rival_allowances[rival] = Allowance(left_s=each_s, whole_s=each_s, starts_left_s=starts_s)
             launch = self._launches.start(name, self._run.rival_allowances[rival], self._launches.built(name, theirs))
             try:
                 times = self._nulls(launch, patterns)
@@ -448,10 +449,12 @@ class TimedPhase:
         def call(
             launch: Launch, case: Case, parts: tuple[int, int], role: tuple[str, ...], wanted: int
         ) -> tuple[Exception | None, int]:
+            launch.starts = parts[1] == 0
             fault = self._warmed(name, case, parts, launch, wanted, *role)
             if fault is not None:
                 return fault, 0
             found = self._calls.one_call(name, case, self._run.seed(name, case, *parts, *role), launch)
+            launch.starts = False
             if parts[1] == 0:
                 self._rest(launch)
             return found

@@ -25,16 +25,16 @@ def phases_s(limits: Limits, mode: Mode) -> float:
 
 def starting_s(mode: Mode, lang: str, build: Build, config: Mapping[str, Any]) -> float:
     """What has no place in those: building, and starting what was built. One limit for each source that may be built,
-    and one for each phase whose starts are apart."""
+    and one for each phase whose starts are apart, in a final's ranked one for each finalist as well."""
+    rivals = len(rivals_of(config)) if "ranked" in PHASES[mode] else 0
     sources = 0
     if lang == "cu" or build.when != "never":
         sources = 1
         if "benchmark" in PHASES[mode]:
             sources += isinstance(config.get("baseline"), str)
-        if "ranked" in PHASES[mode]:
-            sources += len(rivals_of(config))
+        sources += rivals
     reference = 1 if build.adapter else 0
-    return build.limit_s * (sources + reference + sum(phase in STARTS_APART for phase in PHASES[mode]))
+    return build.limit_s * (sources + reference + rivals + sum(phase in STARTS_APART for phase in PHASES[mode]))
 
 
 def rivals_of(config: Mapping[str, Any]) -> list[str]:
