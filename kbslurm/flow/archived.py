@@ -106,6 +106,7 @@ class Index:
     verdicts: Mapping[int, Judged]
     finals: Mapping[int, Row]
     final_scores: Mapping[int, Score]
+    final_of: Mapping[int, int]  # by run, the final that its score is of
     fixed: Mapping[int, Score]
 
     @property
@@ -125,6 +126,8 @@ class Index:
                 side = self._side(self.runs[run].submission)
                 latest[side] = max(latest.get(side, 0), self.runs[run].submission)
             shown = [run for run in shown if latest[self._side(self.runs[run].submission)] == self.runs[run].submission]
+        bound = self._bound(gpu)
+        shown = [run for run in shown if self._binding(bound, self.runs[run].submission) in (None, run)]
         return [self._entry(run, self._score(run)) for run in shown if not self._is_banned(self._author(run))]
 
     def _ranks(self, run: int, held: Run) -> bool:
@@ -140,6 +143,23 @@ class Index:
             and sub.late_s <= 0
         )
 
+    def _bound(self, gpu: str) -> dict[tuple[int, str] | str, tuple[datetime, int]]:
+        """Whom finals bind there: the latest of each side's, with when it was ordered and the run that was measured."""
+        ordered = {int(row["final"]): datetime.fromisoformat(row["created_at"]) for row in self.finals.values()}
+        found = {}
+        if self.board["ranking"] != "last":
+            for run, final in sorted(self.final_of.items(), key=lambda one: one[1]):
+                held = self.runs.get(run)
+                if held is None or held.gpu != gpu or not self._ranks(run, held) or self._is_banned(self._author(run)):
+                    continue
+                found[self._side(held.submission)] = ordered[final], run
+        return found
+
+    def _binding(self, bound: Mapping[tuple[int, str] | str, tuple[datetime, int]], submission: int) -> int | None:
+        """The run that counts instead of others of this submission's author, if a final says so."""
+        at, run = bound.get(self._side(submission), (None, None))
+        return None if at is None or self.submissions[submission].at > at else run
+
     def _side(self, submission: int) -> tuple[int, str] | str:
         sub = self.submissions[submission]
         return (sub.person, "") if sub.team is None else sub.team
@@ -154,6 +174,13 @@ class Index:
         found = self.final_scores.get(run) or self.verdicts[run].score
         assert found is not None
         return found
+
+    def _limited(self, run: int, bound: Mapping[tuple[int, str] | str, tuple[datetime, int]]) -> Score | None:
+        """A run's score, no better than that of the final which binds its author."""
+        own, binding = self.final_scores.get(run) or self.verdicts[run].score, None
+        if (other := self._binding(bound, self.runs[run].submission)) is not None:
+            binding = self._score(other)
+        return binding if own is not None and binding is not None and binding.score_s > own.score_s else own
 
     def _entry(self, run: int, score: Score) -> Entry:
         number = self.runs[run].submission
@@ -174,7 +201,7 @@ class Index:
     def basis(self, gpu: str) -> Basis:
         """What grades on this GPU type follow from."""
         baseline_s = self.baseline_s(gpu)
-        handed = []
+        handed, bound = [], self._bound(gpu)
         for run, held in self.runs.items():
             sub = self.submissions[held.submission]
             if not self._is_handed_in(sub, held, gpu) or self._is_banned(sub.person):
@@ -182,7 +209,7 @@ class Index:
             verdict = self.verdicts.get(run)
             score = None
             if verdict is not None and verdict.ranked and held.may_rank:
-                score = self.fixed.get(run) or self.final_scores.get(run) or verdict.score
+                score = self.fixed.get(run) or self._limited(run, bound)
             handed.append(
                 Handed(
                     submission=held.submission,
@@ -241,6 +268,7 @@ def indexed(read: Read) -> Index:
         verdicts={int(row["run"]): _judged(row) for row in read("verdicts")},
         finals={int(row["run"]): row for row in read("finals")},
         final_scores={int(row["run"]): _score_of(row) for row in read("final_scores")},
+        final_of={int(row["run"]): int(row["final"]) for row in read("final_scores")},
         fixed={int(row["run"]): _score_of(row) for row in read("fixed_places")},
     )
 
@@ -306,9 +334,10 @@ class _Scores:
         if said is None:
             if row["ranked"]:
                 self._found.differs(f"run {number}: it ranks without a score")
-            return
+            if number not in self._index.finals:
+                return  # a final whose lead failed has scores of the others
         sub = self._index.submissions[held.submission]
-        if sub.removed:
+        if sub.removed and said is not None:
             self._gone.setdefault((sub.person, held.version, held.gpu), []).append(said)
         detail = row["detail"] or {}
         if not samples and not detail.get("samples_sha256"):
@@ -322,7 +351,8 @@ class _Scores:
         except (WireError, ValueError, ArithmeticError, LookupError) as error:
             self._found.differs(f"run {number}: its report doesn't follow from its raw samples: {error}")
             return
-        self._compare(row, held, sub, said, again)
+        if said is not None:
+            self._compare(row, held, sub, said, again)
         self._note(number, held, sub, again.report)
 
     def _recomputed(self, row: Row, held: Run, samples: list[LaunchSamples]) -> _Recomputed:

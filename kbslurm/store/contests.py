@@ -10,8 +10,9 @@ from typing import Any
 from kbslurm.domain.run import EventId, PersonId, SubmissionId
 from kbslurm.store.connect import Pool
 from kbslurm.store.deadlines import in_time
+from kbslurm.store.final_scores import FINAL_SCORES, bound, limited
 from kbslurm.store.rows import Rows
-from kbslurm.store.standings import FINAL_SCORES, SHOWN_NAME, SHOWN_TEAM
+from kbslurm.store.standings import SHOWN_NAME, SHOWN_TEAM
 from kbslurm.store.views import Board
 from kbslurm_eval.shared.wire import VerdictName
 
@@ -27,20 +28,22 @@ WHERE s.board_id = %(board)s AND s.mode = 'leaderboard' AND s.removed_at IS NULL
 """
 _SIDE = f"coalesce('team ' || ({SHOWN_TEAM}), s.person_id::text)"
 
+_OWN = "coalesce(fs.{name}, v.{name})"
 _ENTRIES = f"""
 SELECT entered.submission_id, entered.person_id, entered.side, entered.name, entered.gpu, entered.at,
     v.name AS verdict, v.at AS judged_at, coalesce(a.started_at, a.opened_at, entered.queued_at) AS began_at,
-    CASE WHEN v.ranked AND entered.may_rank THEN coalesce(fs.score_s, v.score_s) END AS score_s,
-    coalesce(fs.low_s, v.low_s) AS low_s, coalesce(fs.high_s, v.high_s) AS high_s
+    CASE WHEN v.ranked AND entered.may_rank THEN {limited("score_s", _OWN, "entered.run_id")} END AS score_s,
+    {limited("low_s", _OWN, "entered.run_id")} AS low_s, {limited("high_s", _OWN, "entered.run_id")} AS high_s
 FROM (
     SELECT DISTINCT ON (s.id, r.gpu) s.id AS submission_id, s.person_id, s.accepted_at AS at, r.id AS run_id, r.gpu,
-        r.queued_at, r.may_rank, {SHOWN_NAME} AS name, {_SIDE} AS side
+        r.queued_at, r.may_rank, r.problem_version_id, {SHOWN_NAME} AS name, {_SIDE} AS side
     {_FROM} {{which}}
     ORDER BY s.id, r.gpu, r.id DESC LIMIT %(limit)s
 ) entered
 LEFT JOIN verdict v ON v.run_id = entered.run_id
 LEFT JOIN attempt a ON a.id = v.attempt_id
 LEFT JOIN ({FINAL_SCORES}) fs ON fs.run_id = entered.run_id
+{bound(side="entered.side", at="entered.at", run="entered")}
 ORDER BY entered.submission_id, entered.gpu
 """
 _PAGE = _ENTRIES.format(which="AND s.id >= %(submission)s AND (s.id, r.gpu) > (%(submission)s, %(gpu)s)")

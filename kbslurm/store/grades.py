@@ -5,6 +5,7 @@ from __future__ import annotations
 from kbslurm.domain.grades import Handed, Student
 from kbslurm.store.connect import Pool
 from kbslurm.store.deadlines import late_s, practice
+from kbslurm.store.final_scores import SIDE, bound, limited
 from kbslurm.store.rows import Rows
 from kbslurm.store.views import Board
 
@@ -26,19 +27,21 @@ WHERE b.id = %(board)s AND CASE
 ORDER BY lower(coalesce(r.section, '')), lower(coalesce(d.full_name, p.name)), p.id
 """
 
+_OWN = "coalesce(fs.{name}, v.{name})"
 _HANDED = f"""
 SELECT s.id AS submission, p.name AS person, s.accepted_at AS at, coalesce(v.name, r.state) AS verdict,
     CASE WHEN b.teams AND s.team IS NOT NULL THEN 'team:' || s.team ELSE 'person:' || s.person_id END AS side,
     {late_s("s")} AS late_s,
-    CASE WHEN v.ranked AND r.may_rank THEN coalesce(x.score_s, fs.score_s, v.score_s) END AS score_s,
-    CASE WHEN v.ranked AND r.may_rank THEN coalesce(x.low_s, fs.low_s, v.low_s) END AS low_s,
-    CASE WHEN v.ranked AND r.may_rank THEN coalesce(x.high_s, fs.high_s, v.high_s) END AS high_s,
+    CASE WHEN v.ranked AND r.may_rank THEN coalesce(x.score_s, {limited("score_s", _OWN, "r.id")}) END AS score_s,
+    CASE WHEN v.ranked AND r.may_rank THEN coalesce(x.low_s, {limited("low_s", _OWN, "r.id")}) END AS low_s,
+    CASE WHEN v.ranked AND r.may_rank THEN coalesce(x.high_s, {limited("high_s", _OWN, "r.id")}) END AS high_s,
     CASE WHEN jsonb_typeof(v.detail -> 'speed_of_light' -> 'share') = 'number'
         THEN (v.detail -> 'speed_of_light' ->> 'share')::float8 END AS light
 FROM submission s JOIN leaderboard b ON b.id = s.board_id JOIN person p ON p.id = s.person_id
 JOIN run r ON r.submission_id = s.id AND r.problem_version_id = b.problem_version_id AND r.counts AND r.gpu = %(gpu)s
 LEFT JOIN verdict v ON v.run_id = r.id
 LEFT JOIN final_score fs ON fs.run_id = r.id
+{bound(side=SIDE.format(s="s"), at="s.accepted_at", run="r", until=False)}
 LEFT JOIN fixed_place x ON x.run_id = r.id AND x.finalisation_id = %(finalisation)s
 WHERE s.board_id = %(board)s AND s.mode = 'leaderboard' AND s.removed_at IS NULL AND p.banned_at IS NULL
     AND r.ended_at IS NOT NULL AND NOT {practice("s")}

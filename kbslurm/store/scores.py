@@ -17,7 +17,7 @@ from kbslurm.store.attempt_rows import LIVE, fence
 from kbslurm.store.broken_off import IS_BEING_RANKED, LAST_MEASURED
 from kbslurm.store.jsonb import as_jsonb, clean
 from kbslurm.store.rows import Rows
-from kbslurm.store.second_measurements import STANDING_SCORE, release_seconds, wait_for_turn
+from kbslurm.store.second_measurements import former_score, release_seconds, standing_score, wait_for_turn
 
 # Only if its own author removed it: what staff remove says nothing about measurements.
 _TAKEN_BACK = """t.removed_at IS NOT NULL AND (
@@ -34,10 +34,10 @@ FROM attempt a JOIN run r ON r.id = a.run_id JOIN submission s ON s.id = r.submi
 JOIN leaderboard b ON b.id = s.board_id
 LEFT JOIN calibration c ON c.board_id = s.board_id AND c.problem_version_id = r.problem_version_id AND c.gpu = r.gpu
 LEFT JOIN LATERAL (
-    {STANDING_SCORE.format(run="r", which="t.removed_at IS NULL")}
+    {standing_score("r")}
 ) held ON true
 LEFT JOIN LATERAL (
-    {STANDING_SCORE.format(run="r", which=_TAKEN_BACK)}
+    {former_score("r", _TAKEN_BACK)}
 ) gone ON b.confirm AND b.ranking <> 'last' AND r.rejudging_id = 0
 WHERE a.id = %(attempt)s
 """  # fmt: skip

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from kbslurm.domain.board import LEAST_DIFFERENCE
 from kbslurm.store.connect import Connection
+from kbslurm.store.final_scores import SIDE, UNBOUND, bound
 
 TEND_LOCK = 4_927_307
 # For whom the submission `{s}` counts on the board `b`.
@@ -15,18 +16,31 @@ IS_HELD = "run.held AND run.state = 'queued'"
 
 # The score that counts on the board `b` for whoever submitted `s`: the person or, where teams count together, the team
 # that it was for. The best, or the latest if that one counts.
-STANDING_SCORE = """SELECT coalesce(fs.score_s, v.score_s) AS score_s, coalesce(fs.low_s, v.low_s) AS low_s,
+_STANDING_SCORE = """SELECT coalesce(fs.score_s, v.score_s) AS score_s, coalesce(fs.low_s, v.low_s) AS low_s,
         coalesce(fs.high_s, v.high_s) AS high_s
     FROM submission t
     JOIN run tr ON tr.submission_id = t.id AND tr.problem_version_id = {run}.problem_version_id AND tr.gpu = {run}.gpu
         AND tr.counts AND tr.may_rank
     JOIN verdict v ON v.run_id = tr.id AND v.ranked
-    LEFT JOIN final_score fs ON fs.run_id = tr.id
+    LEFT JOIN final_score fs ON fs.run_id = tr.id{bound}
     WHERE t.board_id = s.board_id AND {which}
         AND t.person_id = ANY(ARRAY(SELECT s.person_id UNION SELECT m.person_id FROM submission m
             WHERE b.teams AND m.board_id = s.board_id AND m.team = s.team))
         AND t.team IS NOT DISTINCT FROM CASE WHEN b.teams THEN s.team ELSE t.team END
     ORDER BY CASE WHEN b.ranking = 'last' THEN -t.id END, coalesce(fs.score_s, v.score_s) LIMIT 1"""
+_BOUND = bound(side=SIDE.format(s="t"), at="t.accepted_at", run="tr", board="s.board_id", until=False)
+
+
+def standing_score(run: str) -> str:
+    """The score that counts there on the GPU type and version of this run."""
+    which = f"t.removed_at IS NULL AND {UNBOUND.format(run='tr')}"
+    return _STANDING_SCORE.format(run=run, which=which, bound=f"\n    {_BOUND}")
+
+
+def former_score(run: str, which: str) -> str:
+    """The best of those submissions `t` there for which this holds."""
+    return _STANDING_SCORE.format(run=run, which=which, bound="")
+
 
 # Waiting second measurements: (the run, its first one's score, and whether another of the same side's that was
 # confirmed meanwhile makes it unnecessary). They are due once no other one of that side's is being measured.
@@ -43,7 +57,7 @@ WITH waiting AS (
         AND f.rejudging_id = 0 AND NOT f.second
     JOIN verdict v ON v.run_id = f.id
     LEFT JOIN LATERAL (
-        {STANDING_SCORE.format(run="h", which="t.removed_at IS NULL")}
+        {standing_score("h")}
     ) held ON true
     WHERE h.held AND h.second AND h.state = 'queued' AND NOT EXISTS (
         SELECT 1 FROM run o JOIN submission os ON os.id = o.submission_id

@@ -16,6 +16,7 @@ from kbslurm.store.boards import Boards
 from kbslurm.store.connect import Connection, Pool
 from kbslurm.store.deadlines import in_time, practice
 from kbslurm.store.events import Events
+from kbslurm.store.final_scores import FINAL_SCORES, SIDE, UNBOUND, bound
 from kbslurm.store.rows import Rows
 from kbslurm.store.views import Board, Moved
 
@@ -66,28 +67,35 @@ JOIN person p ON p.id = s.person_id
 JOIN {run} ON r.submission_id = s.id AND {counts} AND r.may_rank
 JOIN verdict v ON v.run_id = r.id AND v.ranked
 LEFT JOIN ({final_scores}) fs ON fs.run_id = r.id
-LEFT JOIN ({latest}) latest ON latest.id = s.id AND latest.gpu = r.gpu
+LEFT JOIN ({latest}) latest ON latest.id = s.id AND latest.gpu = r.gpu{bound}
 WHERE s.board_id = %(board)s AND s.removed_at IS NULL AND p.banned_at IS NULL
     AND (%(gpu)s::text IS NULL OR r.gpu = %(gpu)s){whose}
     AND (%(until)s::timestamptz IS NULL OR s.accepted_at <= %(until)s) AND {in_time}
-    AND (NOT %(last)s::boolean OR latest.id IS NOT NULL)
+    AND (NOT %(last)s::boolean OR latest.id IS NOT NULL){unbound}
 ORDER BY coalesce(fs.score_s, v.score_s), s.accepted_at, s.id, r.id
 """
 
-# Those of finals that were applied by then.
-FINAL_SCORES = """SELECT x.run_id, x.score_s, x.low_s, x.high_s FROM final_score x JOIN final f ON f.id = x.final_id
-    WHERE %(until)s::timestamptz IS NULL OR f.decided_at <= %(until)s"""
-
-
 # Which runs count, and which would once a rejudge is applied: its own that got a verdict, in place of the old ones.
 _COUNTS = "r.problem_version_id = b.problem_version_id AND r.counts"
-_WOULD_COUNT = """r.problem_version_id = %(version)s AND (r.rejudging_id = %(rejudging)s AND r.state = 'scored'
-    OR r.counts AND NOT EXISTS (SELECT 1 FROM run n WHERE n.rejudging_id = %(rejudging)s AND n.state = 'scored'
-        AND n.submission_id = r.submission_id AND n.gpu = r.gpu))"""
+_REPLACED = """EXISTS (SELECT 1 FROM run n WHERE n.rejudging_id = %(rejudging)s AND n.state = 'scored'
+        AND n.submission_id = {r}.submission_id AND n.gpu = {r}.gpu)"""
+_WOULD_COUNT = f"""r.problem_version_id = %(version)s AND (r.rejudging_id = %(rejudging)s AND r.state = 'scored'
+    OR r.counts AND NOT {_REPLACED.format(r="r")})"""
 
 
-def _scored_by(timely: Callable[[str], str], *, run: str = "run r", whose: str = "", counts: str = _COUNTS) -> str:
-    told = {"in_time": timely("s"), "run": run, "whose": whose, "counts": counts}
+def _scored_by(
+    timely: Callable[[str], str],
+    *,
+    run: str = "run r",
+    whose: str = "",
+    counts: str = _COUNTS,
+    finals: str | None = "",
+) -> str:
+    """`finals`: what must hold for the run `fr` of a final, or it sets nothing aside; None: no final does."""
+    told = {"in_time": timely("s"), "run": run, "whose": whose, "counts": counts, "bound": "", "unbound": ""}
+    if finals is not None:
+        told["bound"] = "\n" + bound(side=SIDE.format(s="s"), at="s.accepted_at", run="r", also=finals)
+        told["unbound"] = f"\n    AND {UNBOUND.format(run='r')}"
     names = {"name": SHOWN_NAME, "team": SHOWN_TEAM, "final_scores": FINAL_SCORES}
     return _SCORED_BY.format(latest=_LATEST.format(**told), **names, **told)
 
@@ -95,11 +103,11 @@ def _scored_by(timely: Callable[[str], str], *, run: str = "run r", whose: str =
 _SCORED = _scored_by(in_time)
 
 # Looked up one by one: of few people there are few.
-_SCORED_OF = _scored_by(
-    in_time,
-    run="LATERAL (SELECT * FROM run WHERE run.submission_id = s.id OFFSET 0) r",
-    whose=" AND s.person_id = ANY(%(people)s)",
-)
+_FEW = {
+    "run": "LATERAL (SELECT * FROM run WHERE run.submission_id = s.id OFFSET 0) r",
+    "whose": " AND s.person_id = ANY(%(people)s)",
+}
+_SCORED_OF = _scored_by(in_time, **_FEW)
 
 # Standings that a host has fixed: who is banned still disappears, and nothing else changes them.
 _FIXED = f"""
@@ -130,8 +138,10 @@ SELECT person_id, person, team, submission_id, run_id, score_s, low_s, high_s, a
 """
 
 _BEST = _BEST_OF.format(scored=_SCORED)
-_REJUDGED = _BEST_OF.format(scored=_scored_by(in_time, counts=_WOULD_COUNT))
-_PRACTICE = _BEST_OF.format(scored=_scored_by(practice))
+_REJUDGED = _BEST_OF.format(
+    scored=_scored_by(in_time, counts=_WOULD_COUNT, finals=f" AND NOT {_REPLACED.format(r='fr')}")
+)
+_PRACTICE = _BEST_OF.format(scored=_scored_by(practice, finals=None))
 
 _RECORDS = f"""
 SELECT person_id, person, team, submission_id, run_id, score_s, low_s, high_s, at, file_name FROM (
@@ -141,7 +151,7 @@ SELECT person_id, person, team, submission_id, run_id, score_s, low_s, high_s, a
 ) compared WHERE before IS NULL OR score_s < before ORDER BY at, submission_id, score_s, run_id
 """
 
-# Of each person, or team: how many of theirs rank, and their score as it was at `since`.
+# Of each person, or team: how many of theirs rank, and their score as it was at `since`. What a final set aside ranked.
 _BEFORE = {
     False: "min(score_s) FILTER (WHERE at <= %(since)s)",
     True: "(array_agg(score_s ORDER BY at DESC, submission_id DESC) FILTER (WHERE at <= %(since)s))[1]",
@@ -151,7 +161,7 @@ SELECT team, min(person_id) AS person_id, count(*) AS entries, {before} AS befor
 FROM ({scored}) scored GROUP BY team, CASE WHEN team IS NULL THEN person_id END
 """
 _TRACKS_OF = {
-    (last, few): _TRACKS.format(before=before, scored=_SCORED_OF if few else _SCORED)
+    (last, few): _TRACKS.format(before=before, scored=_scored_by(in_time, **(_FEW if few else {}), finals=None))
     for last, before in _BEFORE.items()
     for few in (False, True)
 }

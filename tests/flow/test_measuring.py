@@ -482,18 +482,24 @@ def test_a_final_whose_lead_failed_counts_for_the_others(stage: Stage, database_
     assert kbslurm("final", "board", "--top", "3").code == 0
     attempt = next_attempt(stage)
     work = stage.store.attempts.work(attempt.id)
-    whole = unseal(sealed_report(work, score_s=1.0, baseline_s=1.0, rivals=(None, 0.9, 0.78)), work.key)
+    report = led_by_a_failure(sealed_report(work, score_s=1.0, baseline_s=1.0, rivals=(None, 0.9, 0.78)), work)
+    assert score(stage.store, attempt, report, stage.clock.now()) is Scored.VERDICT
+    shown = kbslurm("final", "board", "--json").json()
+    assert [row["verdict"] for row in shown["rivals"]] == ["wrong", "passed", "passed"]
+    assert kbslurm("final", "board", "--apply").code == 0
+    assert [name for name, _ in board(stage)] == ["eve", "ada", "bob"]
+
+
+def led_by_a_failure(sealed: bytes, work: Work) -> bytes:
+    """The same report of a final whose lead failed in the ranked phase."""
+    whole = unseal(sealed, work.key)
     lead = [dataclasses.replace(b, status="error") if b.phase == "ranked" else b for b in whole.benchmarks]
     phases = [dataclasses.replace(p, passed=p.name != "ranked") for p in whole.phases if p.name != "hidden"]
     failed = dataclasses.replace(
         whole, verdict="error", reason="ranked phase: it failed", score_s=None, interval_s=None, benchmarks=lead,
         phases=phases, samples=[one for one in whole.samples if one.phase != "ranked" or one.rival],
     )  # fmt: skip
-    assert score(stage.store, attempt, seal(failed, work.key).encode(), stage.clock.now()) is Scored.VERDICT
-    shown = kbslurm("final", "board", "--json").json()
-    assert [row["verdict"] for row in shown["rivals"]] == ["wrong", "passed", "passed"]
-    assert kbslurm("final", "board", "--apply").code == 0
-    assert [name for name, _ in board(stage)] == ["eve", "ada", "bob"]
+    return seal(failed, work.key).encode()
 
 
 def shown_to_all(stage: Stage) -> None:

@@ -1,0 +1,51 @@
+"""What finals that were applied say about scores, for others' statements.
+
+A final measures one run of each participant's, and binds them: nothing else that they had submitted before it was
+ordered counts instead, or whoever had submitted a kernel twice would keep the luckier ordinary measurement. What comes
+after it competes as ever; and where the run that was measured no longer ranks, the others do again.
+"""
+
+from __future__ import annotations
+
+from kbslurm.store.deadlines import in_time
+
+# Those of finals that were applied by then.
+FINAL_SCORES = """SELECT x.run_id, x.score_s, x.low_s, x.high_s FROM final_score x JOIN final f ON f.id = x.final_id
+    WHERE %(until)s::timestamptz IS NULL OR f.decided_at <= %(until)s"""
+
+# For whom a submission `{s}` to the board `b` counts.
+SIDE = "CASE WHEN b.teams THEN coalesce('team ' || {s}.team, {s}.person_id::text) ELSE {s}.person_id::text END"
+
+# Whom finals of a board bind: the latest of each side's, on each GPU type, with the run that was measured.
+_BINDING = """SELECT DISTINCT ON (f.gpu, f.problem_version_id, {side}) f.gpu, f.problem_version_id, {side} AS side,
+        f.created_at AS ordered_at, x.run_id, x.score_s, x.low_s, x.high_s
+    FROM final f JOIN leaderboard b ON b.id = f.board_id AND b.ranking <> 'last'
+    JOIN final_score x ON x.final_id = f.id
+    JOIN run fr ON fr.id = x.run_id AND fr.counts AND fr.may_rank
+    JOIN verdict fv ON fv.run_id = fr.id AND fv.ranked
+    JOIN submission ft ON ft.id = fr.submission_id AND ft.removed_at IS NULL AND {in_time}
+    JOIN person fp ON fp.id = ft.person_id AND fp.banned_at IS NULL
+    WHERE f.board_id = {board}{until}
+    ORDER BY f.gpu, f.problem_version_id, {side}, f.id DESC"""
+_UNTIL = " AND (%(until)s::timestamptz IS NULL OR f.decided_at <= %(until)s)"
+
+
+def bound(*, side: str, at: str, run: str, board: str = "%(board)s", until: bool = True, also: str = "") -> str:
+    """A join to the final that binds this side for what it submitted then, on the GPU type and version of this run, as
+    `bound`; none where none does. `until`: only of those that were applied by then. `also`: what must hold for the run
+    `fr` that was measured, or it counts no more and binds nobody."""
+    told = {"side": SIDE.format(s="ft"), "in_time": in_time("ft"), "until": (_UNTIL if until else "") + also}
+    return f"""LEFT JOIN LATERAL ({_BINDING.format(board=board, **told)}) bound
+    ON bound.gpu = {run}.gpu AND bound.problem_version_id = {run}.problem_version_id
+        AND bound.side = {side} AND bound.ordered_at >= {at}"""
+
+
+# What counts beside that final: the run that was measured, or any where there is none.
+UNBOUND = "(bound.run_id IS NULL OR bound.run_id = {run}.id)"
+
+
+def limited(name: str, own: str, run: str) -> str:
+    """One of the numbers of a score, `own` by itself, in a list of all submissions: of those that a final binds none is
+    better than what was measured in it."""
+    better = f"bound.run_id <> {run} AND bound.score_s > {own.format(name='score_s')}"
+    return f"CASE WHEN {better} THEN bound.{name} ELSE {own.format(name=name)} END"

@@ -1,0 +1,135 @@
+"""What a final that was applied means for whatever else its participants had submitted, on real Postgres."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from kbslurm.domain.board import ranked
+from kbslurm.domain.run import PersonId, SubmissionId
+from kbslurm.flow.score import Scored, score
+from tests.command_line import CommandLine
+from tests.flow.puppet import sealed_report
+from tests.flow.stage import Stage
+from tests.flow.test_measuring import PAIRED, judge, led_by_a_failure, next_attempt
+
+
+@pytest.fixture
+def stage(database_url: str) -> Iterator[Stage]:
+    with closing(Stage.build(database_url, problem=PAIRED, confirm=False)) as built:
+        assert judge(built, 0.5, baseline_s=0.5) is Scored.VERDICT
+        yield built
+
+
+def entered(stage: Stage, by: str, took: float) -> SubmissionId:
+    stage.clock.go(1)  # type: ignore[attr-defined]
+    number = stage.submit(by=by, mode="leaderboard").submission_id
+    stage.clock.go(1)  # type: ignore[attr-defined]
+    assert judge(stage, took, baseline_s=0.5) is Scored.VERDICT
+    return number
+
+
+def final(stage: Stage, *rivals: float | None) -> None:
+    """One with so many, in the order of their places; None fails."""
+    stage.clock.go(1)  # type: ignore[attr-defined]
+    stage.store.finals.order("board", "A100", len(rivals), by="host", now=stage.clock.now())
+    stage.clock.go(1)  # type: ignore[attr-defined]
+    attempt = next_attempt(stage)
+    report = sealed_report(stage.store.attempts.work(attempt.id), score_s=0.5, baseline_s=0.5, rivals=rivals)
+    assert score(stage.store, attempt, report, stage.clock.now()) is Scored.VERDICT
+    stage.store.finals.apply("board", "A100", by="host", now=stage.clock.now())
+
+
+def shown(stage: Stage) -> list[tuple[str, float]]:
+    rows = ranked(stage.store.standings.best("board", "A100"))
+    again = ranked(stage.store.standings.scored_of("board", "A100", [PersonId(row.entry.person_id) for row in rows]))
+    assert [row.entry for row in again] == [row.entry for row in rows], "one by one they are the same"
+    return [(row.entry.person, round(row.entry.score_s, 3)) for row in rows]
+
+
+def twice(stage: Stage) -> tuple[SubmissionId, SubmissionId]:
+    """ada has submitted one kernel twice, bob one a little slower."""
+    first = entered(stage, "ada", 0.395)
+    entered(stage, "bob", 0.401)
+    second = entered(stage, "ada", 0.396)
+    assert shown(stage) == [("ada", 0.395), ("bob", 0.401)]
+    return first, second
+
+
+@pytest.mark.parametrize(("told", "hers"), [(0.8, 0.8), (None, 0.403)], ids=["slower", "ended itself"])
+def test_who_submitted_twice_has_what_the_final_says_too(
+    stage: Stage, tmp_path: Path, told: float | None, hers: float
+) -> None:
+    twice(stage)
+    final(stage, told, 0.401)
+    assert shown(stage) == [("bob", 0.401), ("ada", hers)]
+    kbslurm = CommandLine(cwd=tmp_path, env={"DATABASE_URL": stage.store.url})
+    listed = kbslurm("board", "board", "--json").json()["standings"]["A100"]
+    assert [row["entry"]["person"] for row in listed] == ["bob", "ada"], listed
+    assert kbslurm("archive", "board", "-o", str(tmp_path / "kept")).code == 0
+    told_of_it = kbslurm("archive", "verify", str(tmp_path / "kept"), "--json")
+    assert told_of_it.code == 0, told_of_it.out
+
+
+def test_what_comes_after_a_final_competes_as_ever_and_a_later_one_binds_it(stage: Stage) -> None:
+    twice(stage)
+    final(stage, 0.8, 0.401)
+    entered(stage, "ada", 0.3)
+    assert shown(stage) == [("ada", 0.3), ("bob", 0.401)]
+    final(stage, 0.9, 0.402)
+    assert shown(stage) == [("bob", 0.402), ("ada", 0.9)], "neither of the older ones is back"
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_where_what_was_measured_is_gone_the_others_count_again(stage: Stage, later: bool) -> None:
+    first, _ = twice(stage)
+    final(stage, 0.8, 0.401)
+    if later:
+        stage.rows("UPDATE leaderboard SET ranking = 'last' RETURNING id")
+    else:
+        stage.store.submissions.take_back(first, "ada", stage.clock.now())
+    assert shown(stage) == [("ada", 0.396), ("bob", 0.401)]
+
+
+def test_what_improves_is_what_is_better_than_the_final(stage: Stage) -> None:
+    """0.5 s would be no improvement on 0.396 s, and is one on what the final says."""
+    twice(stage)
+    final(stage, 0.8, 0.401)
+    stage.rows("UPDATE leaderboard SET confirm = true RETURNING id")
+    stage.clock.go(1)  # type: ignore[attr-defined]
+    stage.submit(by="ada", mode="leaderboard")
+    assert judge(stage, 0.5, baseline_s=0.5) is Scored.VERDICT
+    assert stage.open_runs() == 1, "so it is measured again"
+
+
+def test_grades_and_the_contest_feed_have_no_better_score_either(stage: Stage) -> None:
+    first, second = twice(stage)
+    final(stage, 0.8, 0.401)
+    board = stage.store.boards.get("board")
+    handed = {one.submission: one for one in stage.store.gradebook.handed(board, "A100", 0.5)}
+    found = [handed[number].score_s for number in (first, second)]
+    assert found == [pytest.approx(0.8, rel=1e-3)] * 2
+    fed = stage.store.contests.page(board, (0, ""), 10, until=None, viewer=None)
+    assert [round(one.score_s or 0, 3) for one in fed] == [0.8, 0.401, 0.8]
+    assert all((one.low_s or 0) <= (one.score_s or 0) <= (one.high_s or 0) for one in fed)
+
+
+def test_an_archive_of_a_final_whose_lead_failed_verifies(stage: Stage, tmp_path: Path) -> None:
+    """Each score of it didn't follow from its samples, which weren't looked at."""
+    for name, took in (("ada", 0.40), ("bob", 0.41), ("eve", 0.42)):
+        entered(stage, name, took)
+    stage.store.finals.order("board", "A100", 3, by="host", now=stage.clock.now())
+    attempt = next_attempt(stage)
+    work = stage.store.attempts.work(attempt.id)
+    report = led_by_a_failure(sealed_report(work, score_s=1.0, baseline_s=1.0, rivals=(None, 0.9, 0.78)), work)
+    assert score(stage.store, attempt, report, stage.clock.now()) is Scored.VERDICT
+    stage.store.finals.apply("board", "A100", by="host", now=stage.clock.now())
+    kbslurm = CommandLine(cwd=tmp_path, env={"DATABASE_URL": stage.store.url})
+    for more in ((), ("--private",)):
+        place = str(tmp_path / f"kept{len(more)}")
+        assert kbslurm("archive", "board", "-o", place, *more).code == 0
+        told = kbslurm("archive", "verify", place, "--json")
+        assert told.code == 0 and told.json()["final_scores"] == 3, told.out
