@@ -143,6 +143,47 @@ def test_an_answer_that_brings_a_compiled_check_down_is_wrong(tmp_path: Path) ->
     assert "signal 11" in report.reason
 
 
+BOUNDED = """
+// TESTS = [{"size": 9, "seed": 1}]
+#include <fstream>
+#include <stdexcept>
+#include <sys/resource.h>
+#include <vector>
+using input_t = std::vector<int>;
+using output_t = std::vector<int>;
+static bool bounded() {
+  rlimit found;
+  getrlimit(RLIMIT_DATA, &found);
+  return found.rlim_cur != RLIM_INFINITY;
+}
+input_t generate_input(int size, int seed) {
+  if (bounded()) throw std::runtime_error("an input has no such limit");
+  return input_t(static_cast<size_t>(size), seed);
+}
+output_t reference(input_t data) { return data; }
+bool check_implementation(output_t output, output_t expected) {
+  int score = 0;
+  std::ifstream("/proc/self/oom_score_adj") >> score;
+  return bounded() && score == 1000 && output == expected;
+}
+"""
+
+
+@needs(GXX)
+def test_a_check_in_cpp_allocates_no_more_than_is_left_and_is_ended_before_a_runner_that_has_less(
+    tmp_path: Path,
+) -> None:
+    """An answer with a large number in it made a check of places take all memory there is, and the kernel ended all
+    other finalists' runners for it."""
+    (tmp_path / "reference.cu").write_text(BOUNDED)
+    problem = loading.load(tmp_path / "reference.cu")
+    words = {"token": "t0ken", "attempt": 1, "nonce": "n0nce", "gpu": "cpu", "secret_seed": ground.SECRET}
+    same = "output_t custom_kernel(input_t data) { return data; }\n"
+    told = manifest_for(problem, mode="test", source=same, **words)  # type: ignore[arg-type]
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+
+
 def test_where_the_references_number_is_finite_the_answers_must_be() -> None:
     inf, nan = float("inf"), float("nan")
     expected = [1.0, (inf, {"a": -inf}), 2]

@@ -3,6 +3,7 @@
 Checks in Python run in the judge's own process, and what they allocate can follow from an answer: an index of
 300,000,000 makes a usual check of a permutation take 2.3 GB. Where the kernel ended the judge for that there would be
 no report, so machine trouble, at will. With a limit the check fails by a MemoryError instead, and the answer is wrong.
+So is a check's in C++, whose process would have everybody's runners ended in a final.
 """
 
 from __future__ import annotations

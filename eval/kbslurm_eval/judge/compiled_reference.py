@@ -19,7 +19,9 @@ from types import ModuleType
 from typing import Any
 
 from kbslurm_eval.cage import judge_children, kernel
+from kbslurm_eval.cage.limits import GOES_FIRST, set_oom_score
 from kbslurm_eval.judge import reference_library
+from kbslurm_eval.judge.check_memory import CheckMemory
 from kbslurm_eval.judge.messages import receive, send
 from kbslurm_eval.shared import values
 from kbslurm_eval.shared.program import eval_folder
@@ -124,6 +126,9 @@ def serve(fd: int) -> int:
     with contextlib.suppress(OSError):
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     kernel.hide_judge()
+    # a check may allocate by an answer: what the kernel ends then is this process, and no runner that stands beside it
+    set_oom_score(GOES_FIRST)
+    memory = CheckMemory()
     line = socket.socket(fileno=fd)
     told, library = receive(line)
     code = reference_library.ReferenceLibrary(library, [str(name) for name in told["names"]])
@@ -133,7 +138,8 @@ def serve(fd: int) -> int:
         except (OSError, EOFError):
             return 0
         try:
-            answer, out = _done(code, told, blob)
+            with memory.bounded() if told["op"] == "check" else contextlib.nullcontext():
+                answer, out = _done(code, told, blob)
         except Exception as error:  # noqa: BLE001 - of the problem's code, brought to it by whatever came; it is told
             is_ours = isinstance(error, reference_library.CompiledTrouble)
             answer, out = {"trouble": str(error) if is_ours else f"{type(error).__name__}: {error}"[:1000]}, b""
