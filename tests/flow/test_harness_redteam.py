@@ -13,7 +13,7 @@ from kbslurm.problems import loading
 from kbslurm_eval.judge import builds, call_checks, first_look, judge, launch, output_checks, ranks
 from kbslurm_eval.shared import layouts, timing, wire
 from tests.flow import harness_ground as ground
-from tests.services import GXX, needs
+from tests.services import GXX, PYTHON, ROOT, needs
 
 LAX = """
 import random
@@ -221,6 +221,55 @@ def test_one_rival_takes_no_other_ones_time_or_memory(tmp_path: Path) -> None:
     report = ground.judged(tmp_path, told).told
     assert report.verdict == "passed", report.reason
     assert [row["verdict"] for row in report.host["rivals"]] == ["passed", "timeout"]
+
+
+HOLDS_THREADS = """
+import threading
+calls = 0
+
+
+def custom_kernel(data):
+    global calls
+    calls += 1
+    if calls == 3:
+        try:
+            for _ in range({many}):
+                threading.Thread(target=threading.Event().wait, daemon=True).start()
+        except RuntimeError:
+            pass
+    return sorted(data)
+"""
+STARTS_THREADS = """
+import threading
+
+
+def custom_kernel(data):
+    barrier = threading.Barrier(17)
+    started = [threading.Thread(target=barrier.wait) for _ in range(16)]
+    for one in started:
+        one.start()
+    barrier.wait()
+    for one in started:
+        one.join()
+    return sorted(data)
+"""
+
+
+@needs(ROOT, PYTHON)
+@pytest.mark.parametrize(("many", "holder"), [(28, "passed"), (60, "error")])
+def test_a_finalists_threads_are_in_no_other_ones_way(tmp_path: Path, many: int, holder: str) -> None:
+    """Where there is no user namespace the kernel counts those of a user, and the judge's is everybody's."""
+    told = ground.manifest(
+        "def custom_kernel(data):\n    return sorted(data)\n",
+        budget=wire.Budget(launches=2, calls=6),
+        config={"rivals": [HOLDS_THREADS.format(many=many), STARTS_THREADS]},
+        limits=ground.limits(processes=32),
+        hidden=[],
+    )
+    tmp_path.chmod(0o755)
+    report = ground.judged_for_an_ordinary_user(tmp_path / "run", told, level=1)
+    verdicts = [row["verdict"] for row in report.host["rivals"]]
+    assert report.verdict == "passed" and verdicts == [holder, "passed"], report.host["rivals"]
 
 
 def test_a_finalists_loading_and_first_calls_are_no_ranked_time_of_theirs(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ class ContainerRunners:
         self.means = facts.get("container", "container")
         self.container = facts.get("exclusive") == "1"
         self.profiler, self.profiling = profiler_named(facts.get("profiler", "")), False
-        self.spared = False
+        self.spared, self.beside, self.processes = False, 0, limits.processes
         self.looks, self.clears = facts.get("looks") == "1", facts.get("clears") == "1"
         self.image: Mapping[str, str] = {name: facts[name] for name in IMAGE_FACTS if facts.get(name)}
         self.notes: Sequence[str] = (
@@ -132,6 +132,7 @@ class ContainerRunners:
             "memory_bytes": self._limits.memory_bytes,
             "processes": self._limits.processes,
             "file_bytes": self._limits.file_bytes,
+            "beside": self.beside,
         }
         score = SPARED if self.spared else GOES_FIRST
         return {

@@ -16,7 +16,7 @@ GOES_FIRST, SPARED = 1000, 0
 
 
 # Where the kernel counts a user's tasks, those of a submission count for the baseline too: it has room for its own
-# beside as many as a submission may have.
+# beside as many as a submission may have, and each finalist beside those of all others.
 ROOM_BESIDE = 4
 
 
@@ -43,7 +43,7 @@ def set_limits(limits: Mapping[str, int], *, own_namespace: bool, gpu: bool, spa
         at_most(resource.RLIMIT_SIGPENDING, 1024)  # shared by all processes of one user
     # the kernel counts a user's tasks; in a user namespace of its own, only the runner's count
     others = 0 if own_namespace else _tasks_of(os.getuid())
-    room = ROOM_BESIDE if spared and not own_namespace else 1
+    room = 1 if own_namespace else (ROOM_BESIDE if spared else 1) + limits.get("beside", 0)
     at_most(resource.RLIMIT_NPROC, room * limits["processes"] + others)
     if not gpu:  # a GPU driver reserves far more address space than memory
         at_most(resource.RLIMIT_DATA, limits["memory_bytes"] + (256 << 20))

@@ -58,6 +58,7 @@ class LocalRunners:
     container = False
     profiling = False
     spared = False
+    beside = 0
 
     def __init__(
         self,
@@ -72,6 +73,7 @@ class LocalRunners:
         """`shows_gpus`: where a runner has a root of its own, this machine's GPUs are in it."""
         self._devices = gpu_devices() if shows_gpus else []
         self._limits, self._level, self.ranks, self.bare = limits, level, ranks, level < 2
+        self.processes = limits.processes
         self.highest = level
         self.profiler = profiler_named(os.environ.get("KBSLURM_PROFILER", ""))
         told = {name: os.environ.get(f"KBSLURM_{name.upper()}", "") for name in IMAGE_FACTS}
@@ -106,7 +108,16 @@ class LocalRunners:
             (folder / name).touch()
             (folder / name).chmod(0o666)
         runner = LocalRunner(
-            folder, self._limits, self._level, self.ranks, place, uid, score, profiler, devices=self._devices
+            folder,
+            self._limits,
+            self._level,
+            self.ranks,
+            place,
+            uid,
+            score,
+            profiler,
+            devices=self._devices,
+            beside=self.beside,
         )
         self._live.append(runner)
         return runner
@@ -187,7 +198,9 @@ class LocalRunner:
         profiler: ProfileTool | None = None,
         *,
         devices: Sequence[str],
+        beside: int = 0,
     ) -> None:
+        self._beside = beside
         self._oom_score, self._profiler, self._devices = oom_score, profiler, devices
         self._folder, self._limits, self._level, self._ranks = folder, limits, level, ranks
         self._place, self._uid = place, uid
@@ -275,6 +288,7 @@ class LocalRunner:
             "memory_bytes": self._limits.memory_bytes,
             "processes": self._limits.processes,
             "file_bytes": self._limits.file_bytes,
+            "beside": self._beside,
         }
         around = [sys.executable, "-I", "-B", program, "--profiled", self._profiler, link] if self._profiler else []
         return {

@@ -123,6 +123,7 @@ class Runners(Protocol):
     `ranks`: how many processes of the submission each of them holds. `bare`: they have no file system of their own.
     `profiler`: the program that can be started around a runner here, or none; while `profiling` is true it is.
     `spared`: while it is true, a runner that is started isn't the first to be ended when memory is short.
+    `beside`: so many other submissions' runners are there at the same time, each with so many `processes` at most.
     `notes`: what the report says of the cage. `warmer`: what keeps a stopped runner's core awake."""
 
     bare: bool
@@ -135,6 +136,8 @@ class Runners(Protocol):
     profiler: ProfileTool | None
     profiling: bool
     spared: bool
+    beside: int
+    processes: int
     warmer: CoreWarmer
 
     def prepare(self) -> Path:

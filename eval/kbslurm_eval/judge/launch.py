@@ -65,6 +65,8 @@ ASKED_TWICE = (
     "{} calls were made twice, and both times count: what kind of answer it is, and how long, was known only after the"
     " first (an answer of the reference's own kind is asked for once)"
 )
+OWN_TASKS = 8  # of a cage's and a runner's own, at most
+CROWDED = "it had {} processes and threads, and may have {}"
 TAKEN_LEAST = 8 << 20  # whoever has put more bytes than this into the links' memory, large pages' rest aside, took it
 LATE_TOLD = 8  # of fewer calls it isn't told how long they took to be ready
 START_S = 60.0
@@ -193,6 +195,8 @@ class Launch:
         self, runners: Runners, allowance: Allowance, heartbeat: Heartbeat, built: builds.Built | None = None
     ) -> None:
         self._allowance, self._heartbeat, self._built = allowance, heartbeat, built
+        # where the kernel counts a user's, all submissions' that are there, so that it lets each have more
+        self._tasks_most = runners.processes if runners.beside else 0
         folder = runners.prepare()
         self._link = JudgeEnd(folder)
         if built is not None:
@@ -519,6 +523,8 @@ class Launch:
                 "violation", "a process of the submission kept running when it was stopped"
             ) from None
         self._beyond_ns = self._stopping.counts(self.runner.stopping_ns())
+        if self._tasks_most and self.has_submission and (tasks := self.runner.threads()) > self._tasks_most + OWN_TASKS:
+            raise Rejected("error", CROWDED.format(tasks, self._tasks_most))
         self._core = self.runner.core()
         self._leave_its_core()
 

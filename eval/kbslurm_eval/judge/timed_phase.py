@@ -62,6 +62,7 @@ class TimedPhase:
         fault: Rejected | None = None
         sources = time_limits.rivals_of(manifest.config) if name == "ranked" else []
         self._rivals = finals.Rivals(sources=sources) if sources else None
+        self._run.runners.beside = len(sources)
         longest = _Longest()
         number, planned = 0, launches
         self._debts = uncounted_calls.Debts()
@@ -84,6 +85,7 @@ class TimedPhase:
             fault = rejected
             raise
         finally:
+            self._run.runners.beside = 0
             fault, at = fault or self._lead_fell, self._fell_at or at
             if self._rivals is not None:
                 self._run.results.facts["rivals"] = self._rivals.told()
