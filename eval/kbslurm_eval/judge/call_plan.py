@@ -16,7 +16,14 @@ from kbslurm_eval.judge.launch import LATE_CAP
 from kbslurm_eval.judge.reference import Case, Prepared, Reference
 from kbslurm_eval.judge.run_state import RunState
 from kbslurm_eval.shared import time_limits, timing, values
-from kbslurm_eval.shared.wire import PHASES, SAMPLES_CAP, PhaseName, counted_operation
+from kbslurm_eval.shared.wire import (
+    FINAL_SAMPLES_CAP,
+    PHASES,
+    SAMPLES_CAP,
+    Manifest,
+    PhaseName,
+    counted_operation,
+)
 
 WARM_UPS = 2
 TIMED_SHARE = 0.5  # of a run's whole time may go into the calls of timed phases, at the reference's pace
@@ -261,9 +268,7 @@ class CallPlan:
         pace = self._paces[index]
         manifest = self._run.manifest
         budget = manifest.budget
-        # What can't be archived isn't measured: the service computes every figure again from the samples.
-        rows = 2 * 2 * max(budget.launches, budget.most_launches) * len(manifest.benchmarks)
-        most = max(1, min(budget.max_calls, SAMPLES_CAP // rows))
+        most = most_calls(manifest)
         each_s = (pace.answer_s + pace.around_s) * pace.made(most) / (most + WARM_UPS)
         return timing.budgeted_calls(
             calls=budget.calls,
@@ -320,6 +325,14 @@ class CallPlan:
             for each in names
         ]
         return fitting(wanted, self._timed_s)[names.index(name)]
+
+
+def most_calls(manifest: Manifest) -> int:
+    """How many calls of each case a launch has at most. What can't be archived isn't measured: the service computes
+    every figure again from the samples, of which a finalist's have the baseline's beside them each time."""
+    budget, rivals = manifest.budget, len(time_limits.rivals_of(manifest.config))
+    rows = 2 * 2 * (1 + rivals) * max(budget.launches, budget.most_launches) * len(manifest.benchmarks)
+    return max(1, min(budget.max_calls, (FINAL_SAMPLES_CAP if rivals else SAMPLES_CAP) // rows))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,7 @@ LOG_PARTS_CAP = 1_000
 RIVALS_MOST = 10  # submissions that may meet in one final
 # how many durations one report may contain; the budget is reduced to it before anything is measured
 SAMPLES_CAP = 200_000
+FINAL_SAMPLES_CAP = 900_000  # of all finalists, half of it for the phase that they are in: 5 MB at 11 characters each
 
 Mode = Literal["test", "benchmark", "leaderboard", "profile"]
 # What `flops: shapes(OPERATION)` may name; `judge/counted_work.py` counts them.
