@@ -656,3 +656,18 @@ def test_a_reference_that_submissions_include_has_no_hidden_case_in_it(tmp_path:
     assert said.code == 0 and "READ #pragma once" in said.out, said.out
     assert "4711" not in said.out and "HIDDEN = []" in said.out
     assert "hidden" in CommandLine(cwd=tmp_path)("try", "doubled.cu", "reads.cu", "--mode", "leaderboard").out
+
+
+@needs(GXX)
+def test_a_reference_in_one_file_may_report_to_a_reporter(tmp_path: Path) -> None:
+    """The types are in it, so each submission is compiled with its check, which uses a class of ours."""
+    check = "void check_implementation(TestReporter &r, input_t data, output_t output) {\n"
+    check += '  if (r.check_equal("first", 2 * data[0], output[0])) r.pass();\n}\n'
+    lines = [line for line in ONE_FILE.splitlines() if not line.startswith("bool check_implementation")]
+    (tmp_path / "doubled.cu").write_text("\n".join(lines) + "\n" + check)
+    (tmp_path / "plain.cu").write_text("output_t custom_kernel(input_t data) { return ref_kernel(data); }\n")
+    said = CommandLine(cwd=tmp_path)("try", "doubled.cu", "plain.cu", "--mode", "test")
+    assert said.code == 0 and "passed" in said.out, said.out
+    (tmp_path / "other.cu").write_text("output_t custom_kernel(input_t data) { data[0] += 9; return data; }\n")
+    said = CommandLine(cwd=tmp_path)("try", "doubled.cu", "other.cu", "--mode", "test")
+    assert said.code == 3 and "first (2 and 10)" in said.out, said.out

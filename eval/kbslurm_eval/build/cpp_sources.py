@@ -408,6 +408,8 @@ def call_unit(entry_file: str, adapter: Mapping[str, Any], call: str) -> str:
         body, warm = f"return {call}({given}) ? 2 : 0;", f"return kb_warm_up({given});"
         return front + own + _CALL.format(body=body) + _WARM.format(body=warm)
     headers = "".join(f'#include "{name}"\n' for name in adapter["shared"])
+    if adapter["file"] in adapter["shared"] and adapter["check"] == "reporter" and not adapter["own_reporter"]:
+        headers = f"{REPORTER}\n{headers}"  # its check is compiled along
     body = f"return kb::called<input_t, output_t>({_either(call)}, {given});"
     warm = f"return kb::warmed<input_t>({_either('kb_warm_up')}, {given});"
     return front + headers + own + _CALL.format(body=body) + _WARM.format(body=warm)
