@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from kbslurm_eval.judge import machine
+from kbslurm_eval.judge import call_plan, machine
 from kbslurm_eval.shared import timing, wire
 from tests.flow import harness_ground as ground
 from tests.flow import test_harness_one_go as one_go
@@ -507,6 +507,43 @@ def test_everybody_finds_their_caches_as_they_left_them(tmp_path: Path, rivals: 
     assert checked[0] - checked[1] == warmed
     for report in told:
         assert all(one.baseline and len(one.baseline.calls_ns) == len(one.own.calls_ns) for one in report.samples)
+
+
+def test_short_calls_are_made_in_one_go_in_a_final_too(tmp_path: Path) -> None:
+    """One by one, from cold caches, they took up to twenty times as long as in the ordinary runs beside which they
+    stand, and whoever came first in a final fell behind everybody who wasn't in it."""
+    short = one_go.told(
+        one_go.HONEST, n=300, mode="leaderboard", tests=[{"n": 10, "seed": 1}], hidden=[{"n": 9, "seed": 3}],
+        budget=wire.Budget(launches=2, calls=20), config={"rivals": [one_go.HONEST, f"{one_go.HONEST}# another\n"]},
+    )  # fmt: skip
+    report = ground.judged(tmp_path / "all", short).told
+    assert report.verdict == "passed", report.reason
+    assert report.host["calls_in_one_go"] == {"benchmark": {"0": call_plan.GROUP}}
+    assert [row["verdict"] for row in report.host["rivals"]] == ["passed", "passed"]
+    ranked = [one for one in report.samples if one.phase == "ranked"]
+    assert [len(one.own.calls_ns) for one in ranked] == [20] * 6
+    goes = 2 + 20 + 3  # with warm-ups, and the first of each go, of eight that count
+    assert report.host["calls_checked"] == 2 + 2 * goes + 3 * 2 * goes + 2, "tests are asked twice"
+
+
+@pytest.mark.parametrize("at", ["load", "first", "later"])
+def test_a_final_of_short_calls_goes_on_without_its_lead(tmp_path: Path, at: str) -> None:
+    fails = {
+        "load": "raise RuntimeError('no')\n",
+        "first": "def custom_kernel(data):\n    raise RuntimeError('no')\n",
+        "later": f"calls = []\n{one_go.HONEST}".replace(
+            "    return", "    calls.append(1)\n    assert len(calls) < 16\n    return"
+        ),
+    }[at]
+    rivals = [fails, one_go.HONEST, f"{one_go.HONEST}# another\n"]
+    told = one_go.told(
+        fails, n=300, mode="leaderboard", tests=[{"n": 10, "seed": 1}], hidden=[],
+        budget=wire.Budget(launches=3, calls=20), config={"rivals": rivals},
+    )  # fmt: skip
+    report = ground.judged(tmp_path / "all", told).told
+    assert [row["verdict"] for row in report.host["rivals"]] == ["error", "passed", "passed"], report.host["rivals"]
+    counts = {n: [len(s.own.calls_ns) for s in report.samples if (s.phase, s.rival) == ("ranked", n)] for n in (2, 3)}
+    assert counts == {2: [20] * 3, 3: [20] * 3}
 
 
 IN_A_FINAL = """

@@ -196,11 +196,9 @@ class CallPlan:
     def _group(self, prepared: Prepared, answer_s: float, *, ahead: bool) -> int:
         """How many short calls of a case are made in one go: the runner needn't be stopped in between, since nobody
         learns an input before the answer to the one before has been copied. Not where caches are flushed, which must be
-        done while everything is stopped, and not in a final, where kernels take turns."""
+        done while everything is stopped. In a final, whose scores stand beside those of other runs, they are, too."""
         reference, device = self._run.reference, self._run.device
         if not isinstance(reference, Reference) or not reference.answers:  # without an answer there is no pace
-            return 1
-        if time_limits.rivals_of(self._run.manifest.config):
             return 1
         if device is not None and device.needed:
             size = len(prepared.packed) + prepared.away + prepared.layout.size

@@ -1,8 +1,9 @@
-"""A final: several submissions measured head to head in one job, call by call beside one another.
+"""A final: several submissions measured head to head in one job, in turns.
 
 The manifest's `config.rivals` holds their texts. In the ranked phase each has a runner of its own in every launch, and
-after every call of the manifest's own submission (and of the baseline) each rival makes one too, in an order drawn
-anew each time. A rival that fails is out, with its verdict; it ends nothing for the others.
+after every go of the manifest's own submission (and of the baseline) each rival has one too, in an order drawn anew
+each time: one call, or several where those are short, as in any other run. A rival that fails is out, with its verdict;
+it ends nothing for the others.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from kbslurm_eval.shared.wire import LaunchSamples, PhaseName
 
 _DICE = random.SystemRandom()
-Call = Callable[[Any, "Case", tuple[int, int], tuple[str, ...], int], "tuple[Exception | None, int]"]
+Call = Callable[[Any, "Case", tuple[int, int], tuple[str, ...], int], "tuple[Exception | None, list[int]]"]
 
 
 def many(config: Mapping[str, Any]) -> int:
@@ -73,17 +74,21 @@ class RivalLaunches:
                 self.rivals.fell(rival, fault)
 
     def step(self, case: Case, parts: tuple[int, int], *, wanted: int) -> None:
-        """One call of each on this case, which counts if any is wanted."""
+        """One go of each on this case, of whose calls so many may count."""
         for rival in _DICE.sample(sorted(self.launches), len(self.launches)):
             try:
-                fault, ns = self.call(self.launches[rival], case, parts, ("rival", str(rival)), wanted)
+                fault, counted = self.call(self.launches[rival], case, parts, ("rival", str(rival)), wanted)
             except self.fault as raised:
-                fault, ns = raised, 0
+                fault, counted = raised, []
             if fault is not None:
                 self.rivals.fell(rival, fault)
                 self.launches.pop(rival).close()
-            elif wanted:
-                self.times[rival][case.index].calls_ns.append(ns)
+            else:
+                self.times[rival][case.index].calls_ns += counted
+
+    def had(self, index: int, calls: int) -> int:
+        """How many of so many calls of this case those that are still in have had."""
+        return min((len(self.times[rival][index].calls_ns) for rival in self.launches), default=calls)
 
     def samples(self, phase: PhaseName, number: int, base: Mapping[int, timing.LaunchTimes]) -> list[LaunchSamples]:
         """This launch's samples of the finalists that are still in."""

@@ -231,7 +231,7 @@ class TimedPhase:
                 for step, at in enumerate(self._steadily(plan, allowance, taken)):
                     count = counts[at.index]
                     if launch is None:
-                        self._rivals_alone(rivals, at, number, counts)
+                        self._rivals_alone(rivals, at, number, counts, calls)
                         continue
                     kept = count >= WARM_UPS and len(times[at.index].calls_ns) < calls[at.index]
                     wanted = calls[at.index] - len(times[at.index].calls_ns) if kept else 0
@@ -249,14 +249,14 @@ class TimedPhase:
                     except Rejected as ending:
                         ended = self._calls.timed_out_at(name, at, ending)
                         fault, launch, times = self._lead_falls(name, at, ended, launch), None, {}
-                        self._rivals_alone(rivals, at, number, counts)
+                        self._rivals_alone(rivals, at, number, counts, calls)
                         continue
                     launch.starts = False
                     if fault is not None and not self._lead_is_finalist:
                         break
                     if fault is not None:
                         fault, launch, times = self._lead_falls(name, at, fault, launch), None, {}
-                        self._rivals_alone(rivals, at, number, counts)
+                        self._rivals_alone(rivals, at, number, counts, calls)
                         continue
                     if base is not None and not step % 2:
                         self._base_call(name, at, (number, count), base, base_times, wanted)
@@ -327,11 +327,21 @@ class TimedPhase:
             self._launches.end(name, launch)
         return fault
 
-    def _rivals_alone(self, rivals: finals.RivalLaunches | None, at: Case, number: int, counts: dict[int, int]) -> None:
-        """One step of a final that goes on without its lead; each go of a final is one call."""
+    def _rivals_alone(
+        self,
+        rivals: finals.RivalLaunches | None,
+        at: Case,
+        number: int,
+        counts: dict[int, int],
+        calls: Mapping[int, int],
+    ) -> None:
+        """One step of a final that goes on without its lead."""
+        count, wanted = counts[at.index], 0
         if rivals is not None:
-            rivals.step(at, (number, counts[at.index]), wanted=int(counts[at.index] >= WARM_UPS))
-        counts[at.index] += 1
+            if count >= WARM_UPS:
+                wanted = calls[at.index] - rivals.had(at.index, calls[at.index])
+            rivals.step(at, (number, count), wanted=wanted)
+        counts[at.index] += self._plan.next_go(at.index, wanted)
         self._run.heartbeat.step()
 
     def _baseline(
@@ -450,16 +460,14 @@ class TimedPhase:
 
         def call(
             launch: Launch, case: Case, parts: tuple[int, int], role: tuple[str, ...], wanted: int
-        ) -> tuple[Exception | None, int]:
+        ) -> tuple[Exception | None, list[int]]:
             launch.starts = parts[1] == 0
             fault = self._warmed(name, case, parts, launch, wanted, *role)
             if fault is not None:
-                return fault, 0
-            found = self._calls.one_call(name, case, self._run.seed(name, case, *parts, *role), launch)
+                return fault, []
+            fault, took = self._calls_of(name, case, parts, launch, wanted, *role)
             launch.starts = False
-            if parts[1] == 0:
-                self._rest(launch)
-            return found
+            return fault, [ns for _, ns in _that_count(took, wanted)]
 
         rivals = finals.RivalLaunches(rivals=self._rivals, open_one=open_one, call=call, fault=Rejected)
         try:
