@@ -66,7 +66,7 @@ TABLES: Mapping[str, Mapping[str, Kind]] = {
     },
     "finals": {"final": "int", "problem_version": "int", "gpu": "text", "run": "int", "state": "text",
                "created_at": _MOMENT, "decided_at": _MOMENT, "rivals": "ints"},
-    "final_scores": {"run": "int", "final": "int", **_SCORES},
+    "final_scores": {"run": "int", "final": "int", **_SCORES, "person_id": "int", "team": "text"},
     "fixed_places": {"run": "int", **_SCORES},
     "standings": {
         "gpu": "text", "rank": "int", "best_rank": "int", "worst_rank": "int", "tied_with": "ints", "ranks": "ints",
@@ -76,7 +76,10 @@ TABLES: Mapping[str, Mapping[str, Kind]] = {
 }  # fmt: skip
 
 # Archives from before these columns are read as if nothing stood there.
-ADDED_LATER = {"samples": ("leeway_ns", "baseline_leeway_ns", "alone_ns")}
+ADDED_LATER = {
+    "samples": ("leeway_ns", "baseline_leeway_ns", "alone_ns"),
+    "final_scores": ("person_id", "team"),
+}
 
 # Where a verdict's detail is handed on: what its score follows from, and what the author's page shows of it.
 _MEASURED = ("version", "mode", "verdict", "score_s", "interval_s", "isolation", "flags", "paired", "harness_digest",

@@ -106,7 +106,9 @@ class Index:
     verdicts: Mapping[int, Judged]
     finals: Mapping[int, Row]
     final_scores: Mapping[int, Score]
-    final_of: Mapping[int, int]  # by run, the final that its score is of
+    final_of: Mapping[
+        int, tuple[int, tuple[int, str] | str | None]
+    ]  # by run, the final that its score is of, and whose
     fixed: Mapping[int, Score]
 
     @property
@@ -130,7 +132,8 @@ class Index:
         shown = [run for run in shown if self._binding(bound, self.runs[run].submission) in (None, run)]
         return [self._entry(run, self._score(run)) for run in shown if not self._is_banned(self._author(run))]
 
-    def _ranks(self, run: int, held: Run) -> bool:
+    def _ranks(self, run: int, held: Run, *, removed: bool = False) -> bool:
+        """Whether it ranks, or would if it weren't `removed`."""
         sub, verdict = self.submissions.get(held.submission), self.verdicts.get(run)
         return (
             sub is not None
@@ -139,20 +142,24 @@ class Index:
             and held.version == self.live
             and held.counts
             and held.may_rank
-            and not sub.removed
+            and (removed or not sub.removed)
             and sub.late_s <= 0
         )
 
     def _bound(self, gpu: str) -> dict[tuple[int, str] | str, tuple[datetime, int]]:
         """Whom finals bind there: the latest of each side's, with when it was ordered and the run that was measured."""
-        ordered = {int(row["final"]): datetime.fromisoformat(row["created_at"]) for row in self.finals.values()}
-        found = {}
+        finals, found = {int(row["final"]): row for row in self.finals.values()}, {}
         if self.board["ranking"] != "last":
-            for run, final in sorted(self.final_of.items(), key=lambda one: one[1]):
-                held = self.runs.get(run)
-                if held is None or held.gpu != gpu or not self._ranks(run, held) or self._is_banned(self._author(run)):
+            for run, (number, side) in sorted(self.final_of.items(), key=lambda one: one[1][0]):
+                final, held = finals[number], self.runs.get(run)
+                if (final["gpu"], int(final["problem_version"])) != (gpu, self.live):
                     continue
-                found[self._side(held.submission)] = ordered[final], run
+                if held is not None:
+                    if not self._ranks(run, held, removed=True) or self._is_banned(self._author(run)):
+                        continue
+                    side = self._side(held.submission)
+                if side is not None:  # also where it was taken back, and isn't in an archive to be handed on
+                    found[side] = datetime.fromisoformat(final["created_at"]), run
         return found
 
     def _binding(self, bound: Mapping[tuple[int, str] | str, tuple[datetime, int]], submission: int) -> int | None:
@@ -268,9 +275,16 @@ def indexed(read: Read) -> Index:
         verdicts={int(row["run"]): _judged(row) for row in read("verdicts")},
         finals={int(row["run"]): row for row in read("finals")},
         final_scores={int(row["run"]): _score_of(row) for row in read("final_scores")},
-        final_of={int(row["run"]): int(row["final"]) for row in read("final_scores")},
+        final_of={int(row["run"]): (int(row["final"]), _side_of(row)) for row in read("final_scores")},
         fixed={int(row["run"]): _score_of(row) for row in read("fixed_places")},
     )
+
+
+def _side_of(row: Row) -> tuple[int, str] | str | None:
+    """Whose score of a final this is, where that is said."""
+    if row["team"] is not None:
+        return str(row["team"])
+    return None if row["person_id"] is None else (int(row["person_id"]), "")
 
 
 def verify(read: Read) -> Findings:

@@ -89,8 +89,10 @@ SELECT f.id AS final, f.problem_version_id AS problem_version, f.gpu, f.run_id A
 FROM final f WHERE f.board_id = %(board)s AND (%(until)s::timestamptz IS NULL OR f.decided_at <= %(until)s)
 ORDER BY f.id""",
     "final_scores": """
-SELECT x.run_id AS run, x.final_id AS final, x.score_s, x.low_s, x.high_s
-FROM final_score x JOIN final f ON f.id = x.final_id
+SELECT x.run_id AS run, x.final_id AS final, x.score_s, x.low_s, x.high_s,
+    CASE WHEN p.banned_at IS NULL THEN s.person_id END AS person_id, CASE WHEN b.teams THEN s.team END AS team
+FROM final_score x JOIN final f ON f.id = x.final_id JOIN run r ON r.id = x.run_id
+JOIN submission s ON s.id = r.submission_id JOIN person p ON p.id = s.person_id JOIN leaderboard b ON b.id = s.board_id
 WHERE f.board_id = %(board)s AND (%(until)s::timestamptz IS NULL OR f.decided_at <= %(until)s)
 ORDER BY x.run_id, x.final_id""",
     "fixed_places": """

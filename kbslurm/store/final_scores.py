@@ -1,8 +1,8 @@
 """What finals that were applied say about scores, for others' statements.
 
 A final measures one run of each participant's, and binds them: nothing else that they had submitted before it was
-ordered counts instead, or whoever had submitted a kernel twice would keep the luckier ordinary measurement. What comes
-after it competes as ever; and where the run that was measured no longer ranks, the others do again.
+ordered counts instead, or whoever had submitted a kernel twice would keep the luckier ordinary measurement. Nor does it
+where they take back what was measured. What comes after it competes as ever.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BINDING = """SELECT DISTINCT ON (f.gpu, f.problem_version_id, {side}) f.gpu, f.
     JOIN final_score x ON x.final_id = f.id
     JOIN run fr ON fr.id = x.run_id AND fr.counts AND fr.may_rank
     JOIN verdict fv ON fv.run_id = fr.id AND fv.ranked
-    JOIN submission ft ON ft.id = fr.submission_id AND ft.removed_at IS NULL AND {in_time}
+    JOIN submission ft ON ft.id = fr.submission_id AND {in_time}
     JOIN person fp ON fp.id = ft.person_id AND fp.banned_at IS NULL
     WHERE f.board_id = {board}{until}
     ORDER BY f.gpu, f.problem_version_id, {side}, f.id DESC"""

@@ -144,7 +144,7 @@ def test_an_answer_that_brings_a_compiled_check_down_is_wrong(tmp_path: Path) ->
 
 
 BOUNDED = """
-// TESTS = [{"size": 9, "seed": 1}]
+// TESTS = [{"size": 9, "seed": 1}, {"size": 8, "seed": 2}]
 #include <fstream>
 #include <stdexcept>
 #include <sys/resource.h>
@@ -156,15 +156,18 @@ static bool bounded() {
   getrlimit(RLIMIT_DATA, &found);
   return found.rlim_cur != RLIM_INFINITY;
 }
+static int score() {
+  int found = 0;
+  std::ifstream("/proc/self/oom_score_adj") >> found;
+  return found;
+}
 input_t generate_input(int size, int seed) {
-  if (bounded()) throw std::runtime_error("an input has no such limit");
+  if (bounded() || score() == 1000) throw std::runtime_error("an input has no such limit");
   return input_t(static_cast<size_t>(size), seed);
 }
 output_t reference(input_t data) { return data; }
 bool check_implementation(output_t output, output_t expected) {
-  int score = 0;
-  std::ifstream("/proc/self/oom_score_adj") >> score;
-  return bounded() && score == 1000 && output == expected;
+  return bounded() && score() == 1000 && output == expected;
 }
 """
 

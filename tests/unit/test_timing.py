@@ -131,7 +131,7 @@ def test_a_busy_machine_makes_an_interval_hardly_wider() -> None:
     ],
 )
 def test_an_interval_reaches_no_further_where_nothing_is_known(found: list[timing.Net]) -> None:
-    assert timing.before_it_came([found], "geom") == 0.0
+    assert timing.before_it_came([found], "geom") == (0.0, 0.0)
 
 
 def test_a_baseline_that_was_slower_before_changes_nothing() -> None:
@@ -181,6 +181,17 @@ def test_whoever_puts_work_off_and_slows_the_baseline_in_its_tail_or_at_all_is_n
     own: tuple[float, float], beside: tuple[float, float]
 ) -> None:
     """It works 1,000 µs in the mean of its calls, as the baseline alone: a few long ones of that excused its own."""
+    nets = [timing.net(one) for one in _launches(own, beside)]
+    assert timing.in_units([nets], [1.0], "geom", 5).high > 0.97
+    assert timing.in_units([nets, nets], [1.0, 1.0], "geom", 5).high > 0.97, "nor with two cases"
+
+
+def test_what_is_put_off_is_in_an_interval_once() -> None:
+    nets = [timing.net(one) for one in _launches((330, 7_030), (1_000, 0))]
+    assert 0.97 < timing.in_units([nets], [1.0], "geom", 5).high < 1.05
+
+
+def _launches(own: tuple[float, float], beside: tuple[float, float]) -> list[timing.LaunchTimes]:
     rng, launches = random.Random(5), []
     for _ in range(5):
         nulls = [round(5_000 * math.exp(rng.gauss(0, 0.02))) for _ in range(8)]
@@ -191,9 +202,7 @@ def test_whoever_puts_work_off_and_slows_the_baseline_in_its_tail_or_at_all_is_n
                 calls_ns=_some_long(rng, *own), trusted_null_ns=nulls, bare_null_ns=nulls, baseline=base, alone_ns=alone
             )
         )
-    nets = [timing.net(one) for one in launches]
-    assert timing.in_units([nets], [1.0], "geom", 5).high > 0.97
-    assert timing.in_units([nets, nets], [1.0, 1.0], "geom", 5).high > 0.97, "nor with two cases"
+    return launches
 
 
 def test_honest_calls_that_are_long_now_and_then_make_an_interval_hardly_wider() -> None:

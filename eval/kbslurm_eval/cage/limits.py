@@ -57,6 +57,13 @@ def set_oom_score(score: int, pid: int | str = "self") -> None:
         file.write(str(score))
 
 
+def oom_score() -> int:
+    """What this process has."""
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/oom_score_adj", encoding="ascii") as file:
+        return int(file.read())
+    return SPARED
+
+
 def _tasks_of(uid: int) -> int:
     count = 0
     for name in os.listdir("/proc"):

@@ -14,12 +14,12 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
 from kbslurm_eval.cage import judge_children, kernel
-from kbslurm_eval.cage.limits import GOES_FIRST, set_oom_score
+from kbslurm_eval.cage.limits import GOES_FIRST, oom_score, set_oom_score
 from kbslurm_eval.judge import reference_library
 from kbslurm_eval.judge.check_memory import CheckMemory
 from kbslurm_eval.judge.messages import receive, send
@@ -126,8 +126,6 @@ def serve(fd: int) -> int:
     with contextlib.suppress(OSError):
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     kernel.hide_judge()
-    # a check may allocate by an answer: what the kernel ends then is this process, and no runner that stands beside it
-    set_oom_score(GOES_FIRST)
     memory = CheckMemory()
     line = socket.socket(fileno=fd)
     told, library = receive(line)
@@ -138,12 +136,25 @@ def serve(fd: int) -> int:
         except (OSError, EOFError):
             return 0
         try:
-            with memory.bounded() if told["op"] == "check" else contextlib.nullcontext():
+            with _bounded(memory) if told["op"] == "check" else contextlib.nullcontext():
                 answer, out = _done(code, told, blob)
         except Exception as error:  # noqa: BLE001 - of the problem's code, brought to it by whatever came; it is told
             is_ours = isinstance(error, reference_library.CompiledTrouble)
             answer, out = {"trouble": str(error) if is_ours else f"{type(error).__name__}: {error}"[:1000]}, b""
         send(line, answer, out)
+
+
+@contextlib.contextmanager
+def _bounded(memory: CheckMemory) -> Iterator[None]:
+    """A check may allocate by an answer: no more than is left, and if memory is short then, the kernel ends this
+    process and no runner that stands beside it. Only then: what a submission takes in its calls is to end itself."""
+    usual = oom_score()
+    set_oom_score(GOES_FIRST)
+    try:
+        with memory.bounded():
+            yield
+    finally:
+        set_oom_score(usual)
 
 
 def _done(code: reference_library.ReferenceLibrary, told: dict[str, Any], blob: bytes) -> tuple[dict[str, Any], bytes]:

@@ -214,7 +214,12 @@ class TimedPhase:
                     raise ProblemTrouble(f"the problem's baseline fails: {wrong.said}")
             with self._starting():
                 if self._lead_fell is None:
-                    launch = self._launches.start(name, allowance, self._launches.built(name, self._run.manifest))
+                    # a final's lead that is the problem's own isn't to be ended for what a finalist holds
+                    self._run.runners.spared = self._rivals is not None and not self._lead_is_finalist
+                    try:
+                        launch = self._launches.start(name, allowance, self._launches.built(name, self._run.manifest))
+                    finally:
+                        self._run.runners.spared = False
                     times = self._nulls(launch, patterns)
                     try:
                         self._launches.hand_over(launch, self._run.manifest)

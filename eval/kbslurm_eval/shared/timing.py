@@ -270,23 +270,24 @@ def _scores_in_both(
 
 def before_it_came(
     cases: Sequence[Sequence[Net]], ranking_by: RankingBy, units: Sequence[float] | None = None, planned: int = 0
-) -> float:
+) -> tuple[float, float]:
     """How far up an interval reaches at least in units of the baseline: to the score in units of what that took before
-    the submission was there; 0 without one. Whoever leaves work behind that slows the baseline is the faster
-    beside it, whatever that work is, and in as many launches as they like; all of its calls or a few, which would
-    excuse a few long ones of their own.
+    the submission was there, by what is typical of calls and by their mean; 0 without one.
+
+    Whoever leaves work behind that slows the baseline is the faster beside it, whatever that work is, and in as many
+    launches as they like; all of its calls or a few, which would excuse a few long ones of their own.
 
     To that score's upper end where the baseline was slower beside it, since it isn't known better than that. Not in
     means: what a few calls add differs by as much from launch to launch on any busy machine.
     """
-    reach, has_means = [0.0], all(nets and all(n.baseline_alone_mean_ns for n in nets) for nets in cases)
-    for side in (KNOWN, BY_MEAN) if has_means else (KNOWN,):
+    reach, has_means = [0.0, 0.0], all(nets and all(n.baseline_alone_mean_ns for n in nets) for nets in cases)
+    for n, side in enumerate((KNOWN, BY_MEAN) if has_means else (KNOWN,)):
         scores = _scores_in_both(cases, ranking_by, side, units)
         if min(map(len, scores)) >= 2:
             before, beside = (interval(each, planned) for each in scores)
             slower = before.value > SLOWER_BESIDE * beside.value and not side.by_mean
-            reach.append(before.high if slower else before.value)
-    return max(reach)
+            reach[n] = before.high if slower else before.value
+    return reach[0], reach[1]
 
 
 def interval(values: Sequence[float], planned: int = 0) -> Estimate:
@@ -356,12 +357,13 @@ def in_the_tail(cases: Sequence[Sequence[Net]], ranking_by: RankingBy) -> float:
     return max(1.0, times / TAIL_TIMES) if times is not None else 1.0
 
 
-def with_leeway(found: Sequence[Estimate], times: float = 1.0, before: float = 0.0) -> Estimate:
+def with_leeway(found: Sequence[Estimate], times: float = 1.0, before: tuple[float, float] = (0.0, 0.0)) -> Estimate:
     """Of these, one for each of SIDES, so many times the one of what is known, with an interval that reaches as far as
-    those beside it, to what the mean of calls says, and to so many times `before` (`before_it_came`)."""
+    those beside it, to what the mean of calls says, and to `before` (`before_it_came`): so many times what is typical,
+    and the mean, which has in it what was put off."""
     below, known, above, mean = found
     value = times * known.value
-    high = max(above.high, known.high, mean.value, value, times * before)
+    high = max(above.high, known.high, mean.value, value, times * before[0], before[1])
     return Estimate(value=value, low=min(below.low, known.low, mean.value), high=high)
 
 
