@@ -117,7 +117,7 @@ def _measured(
         return Ranks(verdict=verdict)
     problem = work.problem
     node = attempt.node or str(report.host.get("node") or "")
-    yard = store.scores.yardstick(attempt, node)
+    yard = store.scores.yardstick(attempt, node, report.harness_digest)
     shadows = work.via == SHADOW
     if not attempt.ranks and not yard.calibrates and not shadows:
         return Ranks(verdict=dataclasses.replace(verdict, ranked=False, reason=verdict.reason or OTHER_CLASS))
@@ -125,7 +125,7 @@ def _measured(
     if level is not None:
         off = measure.drift(yard.chart, level)
         if node:
-            store.scores.note_baseline(attempt.id, node, level, now, inside=off is None)
+            store.scores.note_baseline(attempt.id, node, level, now, harness=report.harness_digest, inside=off is None)
         if off is not None:
             return Ranks(verdict=verdict, trouble=off)
     if yard.calibrates:

@@ -42,19 +42,22 @@ LEFT JOIN LATERAL (
 WHERE a.id = %(attempt)s
 """  # fmt: skip
 
+# By one harness: another may take a baseline's time otherwise, on every node at once.
 _CHART = f"""
 SELECT level FROM (
     SELECT level, id, row_number() OVER (PARTITION BY person_id ORDER BY id DESC) AS nth FROM (
         SELECT p.level, p.id, p.person_id FROM baseline_point p
         WHERE p.backend = %(backend)s AND p.node = %(node)s AND p.gpu = %(gpu)s AND p.problem_version_id = %(version)s
+            AND p.harness = %(harness)s
         ORDER BY p.id DESC LIMIT {10 * CHART_LENGTH}
     ) lately
 ) each WHERE nth <= {CHART_PER_PERSON} ORDER BY id DESC LIMIT {CHART_LENGTH}
 """
 
 _POINT = """
-INSERT INTO baseline_point (attempt_id, person_id, backend, node, gpu, problem_version_id, level, inside, at)
-SELECT a.id, r.person_id, a.backend, %(node)s, r.gpu, r.problem_version_id, %(level)s, %(inside)s, %(now)s
+INSERT INTO baseline_point (attempt_id, person_id, backend, node, gpu, problem_version_id, level, inside, at,
+    harness)
+SELECT a.id, r.person_id, a.backend, %(node)s, r.gpu, r.problem_version_id, %(level)s, %(inside)s, %(now)s, %(harness)s
 FROM attempt a JOIN run r ON r.id = a.run_id WHERE a.id = %(attempt)s
 ON CONFLICT (attempt_id) DO NOTHING
 """
@@ -205,12 +208,13 @@ class Scores(Rows):
             release_seconds(connection, now)
         return True
 
-    def yardstick(self, attempt: OpenAttempt, node: str) -> Yardstick:
-        """The data for scoring this attempt."""
+    def yardstick(self, attempt: OpenAttempt, node: str, harness: str) -> Yardstick:
+        """The data for scoring this attempt. `harness`: the digest of the one that measured it."""
         found = self._one(_YARDSTICK, {"attempt": attempt.id, "via": CALIBRATION})
         if found is None:
             raise NotFound("attempt", str(attempt.id))
         told = {"backend": attempt.backend, "node": node, "gpu": attempt.gpu, "version": found["version"]}
+        told["harness"] = harness
         return Yardstick(
             calibrates=found["calibrates"],
             may_repeat=found["may_repeat"],
@@ -233,9 +237,12 @@ class Scores(Rows):
         others = tuple(map(_repeated, found["others"] or ()))
         return Again(first=first, past=tuple(past), broke_off=found["broke_off"], others=others)
 
-    def note_baseline(self, attempt: AttemptId, node: str, level: float, now: datetime, *, inside: bool) -> None:
-        """Store the baseline's time in this attempt, once."""
-        self._do(_POINT, {"attempt": attempt, "node": node, "level": level, "inside": inside, "now": now})
+    def note_baseline(
+        self, attempt: AttemptId, node: str, level: float, now: datetime, *, harness: str, inside: bool
+    ) -> None:
+        """Store the baseline's time in this attempt, by this harness, once."""
+        told = {"attempt": attempt, "node": node, "level": level, "inside": inside, "now": now, "harness": harness}
+        self._do(_POINT, told)
 
 
 def _repeated(row: Mapping[str, Any]) -> Repeated:

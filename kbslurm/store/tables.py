@@ -515,6 +515,7 @@ baseline_point = Table(
     Column("level", Double, nullable=False),
     Column("inside", Boolean, nullable=False),
     _moment("at", null=False),
+    _words("harness", default=""),
     UniqueConstraint("attempt_id"),
     Index("ix_baseline_point_chart", "backend", "node", "gpu", "problem_version_id", "id"),
 )

@@ -264,8 +264,8 @@ def test_what_was_decided_by_a_standing_score_that_is_out_of_date_is_not_measure
     class Dawdling(Scores):
         """Between its look at what stands and its verdict the other one is measured, twice."""
 
-        def yardstick(self, attempt: OpenAttempt, node: str) -> measure.Yardstick:
-            seen = super().yardstick(attempt, node)
+        def yardstick(self, attempt: OpenAttempt, node: str, harness: str) -> measure.Yardstick:
+            seen = super().yardstick(attempt, node, harness)
             theirs = sealed_report(plain.store.attempts.work(early.id), score_s=0.4, interval_s=[0, 0.41])
             score(plain.store, early, theirs, plain.clock.now())
             judge(plain, 0.4)
@@ -337,13 +337,31 @@ def test_a_node_that_is_not_itself_is_trouble_of_the_house_and_no_persons_doing(
     for _ in range(30):
         stage.rows(
             "INSERT INTO baseline_point (attempt_id, person_id, backend, node, gpu, problem_version_id, level, inside,"
-            " at) SELECT a.id, %s, p.backend, p.node, p.gpu, p.problem_version_id, 99, false, p.at"
+            " at, harness) SELECT a.id, %s, p.backend, p.node, p.gpu, p.problem_version_id, 99, false, p.at, p.harness"
             " FROM baseline_point p, attempt a WHERE a.id NOT IN (SELECT attempt_id FROM baseline_point) LIMIT 1"
             " RETURNING id",
             stage.person("eve"),
         )
-    yard = stage.store.scores.yardstick(work.attempt, "node1")
-    assert sum(level == 99 for level in yard.chart) <= measure.CHART_PER_PERSON
+    yard = stage.store.scores.yardstick(work.attempt, "node1", "h")
+    assert len(yard.chart) > 10 and sum(level == 99 for level in yard.chart) <= measure.CHART_PER_PERSON
+
+
+def test_another_harness_has_charts_of_its_own(stage: Stage) -> None:
+    """After an update in which a baseline took longer every run on every node was measured three times and failed."""
+    judge(stage, 0.5, baseline_s=0.5)
+    for n in range(12):
+        stage.submit(by=f"p{n % 4}", mode="leaderboard")
+        assert judge(stage, 0.5, baseline_s=0.5 * (1 + 0.001 * (n % 3))) is Scored.VERDICT
+
+    def by(harness: str) -> Scored:
+        stage.submit(by="ada", mode="leaderboard")
+        attempt = next_attempt(stage)
+        work = stage.store.attempts.work(attempt.id)
+        report = sealed_report(work, score_s=0.7, baseline_s=0.9, harness_digest=harness)
+        return score(stage.store, attempt, report, stage.clock.now())
+
+    assert by("another") is Scored.VERDICT
+    assert by("h") is Scored.RETRY_OR_FAILED
 
 
 def disturbed(sealed_for: Work, **changes: object) -> bytes:
