@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -135,11 +136,11 @@ def test_the_command_imports_and_says_what_it_couldnt_take(tmp_path: Path) -> No
     words = ("problem", "import", "kernelbench", str(collection), "--out", str(tmp_path / "out"), "--json")
     kbslurm = CommandLine(cwd=tmp_path)
     seen = kbslurm(*words, "--preview")
-    assert (seen.code, seen.json()["counts"]) == (3, {"failed": 1, "new": 2})
+    assert (seen.code, seen.json()["counts"]) == (3, {"failed": 1, "new": 3})
     assert not (tmp_path / "out").exists()
     assert kbslurm(*words).code == 3
     again = kbslurm(*words, "--only", "level1")
-    assert (again.code, again.json()["counts"]) == (0, {"unchanged": 2})
+    assert (again.code, again.json()["counts"]) == (0, {"unchanged": 3})
 
 
 def test_an_imported_problem_runs_with_the_classes_that_its_inputs_need(tmp_path: Path) -> None:
@@ -205,6 +206,23 @@ def test_a_repository_that_is_neither_here_nor_named_is_told_so(tmp_path: Path) 
     assert done.code == 2
     assert done.json()["error"]["message"] == "there is no directory /nonexistent"
     assert "server" not in done.out
+
+
+def test_whoever_imports_reads_which_problems_a_cpu_runs_in_full_size(tmp_path: Path) -> None:
+    repository = Path(shutil.copytree(Path(__file__).parents[1] / "collections/kernelbench", tmp_path / "collection"))
+    file = repository / "KernelBench/level1/1_Scale_rows.py"
+    file.write_text(file.read_text().replace("rand(batch_size, width)", "rand(4096, width)"))
+    words = ("problem", "import", "kernelbench", str(repository), "--only", "level1")
+    for option in ("--preview", "--json", "--preview"):
+        said = CommandLine(cwd=tmp_path)(*words, option)
+        assert said.code == 0
+        if option == "--json":
+            large = {one["name"]: one["large_on_cpu"] for one in said.json()["problems"]}
+            assert [name for name, is_large in large.items() if is_large] == ["kernelbench-l1-1_scale_rows"]
+        else:
+            told = " ".join(said.err.split())
+            assert "No small sizes for the type cpu could be made for 1 problem," in told
+            assert "kernelbench-l1-1_scale_rows. Write `sizes: {cpu: …}` below `kbslurm:` in its task.yml." in told
 
 
 @pytest.mark.torch

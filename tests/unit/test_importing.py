@@ -39,6 +39,7 @@ def test_kernelbench_is_called_by_its_class_and_small_where_a_cpu_judges(tmp_pat
     assert {name: one.status for name, one in found.items()} == {
         "kernelbench-l1-1_scale_rows": "new",
         "kernelbench-l1-2_no_batch": "new",
+        "kernelbench-l1-3_same_twice": "new",
         "kernelbench-l4-1_downloaded": "failed",
     }
     assert "without a network" in found["kernelbench-l4-1_downloaded"].why
@@ -51,6 +52,9 @@ def test_kernelbench_is_called_by_its_class_and_small_where_a_cpu_judges(tmp_pat
     assert problem.for_gpu("H100") is problem
     other = loading.load(tmp_path / "kernelbench-l1-2_no_batch")
     assert other.for_gpu("cpu").benchmarks == ({"N": 128, "seed": 3},)
+    twice = loading.load(tmp_path / "kernelbench-l1-3_same_twice")
+    assert twice.for_gpu("cpu").benchmarks == ({"batch_size": 64, "input_shape": [64], "seed": 3},)
+    assert not any(one.large_on_cpu for one in found.values())
 
 
 class _Torch(ModuleType):
@@ -122,6 +126,70 @@ def test_a_picture_keeps_its_size_on_a_cpu_and_longer_extents_do_not() -> None:
         "def get_init_inputs(): return []\n"
     )
     assert kernelbench.small_sizes(tree) == {"batch_size": 2, "width": 64}
+
+
+ONE, TWO = "make(batch_size, n)", "make(batch_size, n), make(batch_size)"
+
+
+@pytest.mark.parametrize(
+    ("constants", "inputs", "weights", "small"),
+    [
+        # a number that the weights have too is another size: Model isn't told the batch
+        ("batch_size = 64\nn = 64", ONE, "n", {"batch_size": 2}),
+        ("batch_size = 64\nn = 4\nshape = (n * 16, 1)", ONE, "shape", {"batch_size": 2}),
+        # unless it is a weight's first length
+        ("batch_size = 64\nn = 4\nshape = (64, 1)", ONE, "shape", {}),
+        # Model may be told the batch: by the same constant
+        ("batch_size = 64\nn = 4", ONE, "batch_size", {"batch_size": 2}),
+        ("batch_size = 64\nheight, n = 128, 4", "make(batch_size, height)", "n", {"batch_size": 2, "height": 64}),
+        (
+            "batch_size = 64\nheight_in = n = 128",
+            "make(batch_size, height_in)",
+            "n",
+            {"batch_size": 2, "height_in": 64},
+        ),
+        # one shape may have any batch; where they differ, equal lengths stay equal
+        ("batch_size = 1024\nn = 1024", ONE, "", {"batch_size": 2}),
+        ("batch_size = 1024\nn = 1024", TWO, "", {"batch_size": 64, "n": 64}),
+        ("batch_size = 1024\nn = 8, 1024", TWO, "", {"batch_size": 64, "n": [8, 64]}),
+        ("batch_size = 1024\nn = batch_size", TWO, "", {"batch_size": 2}),
+        ("batch_size = 64\nn = 64", TWO, "", {}),
+        ("n = 1 << 30", "make(n)", "", {}),
+    ],
+)
+def test_a_cpu_gets_a_small_batch_that_fits_to_the_rest(
+    constants: str, inputs: str, weights: str, small: dict[str, Any]
+) -> None:
+    functions = f"def get_inputs():\n    return [{inputs}]\ndef get_init_inputs():\n    return [{weights}]\n"
+    tree = ast.parse(f"{constants}\n{functions}")
+    assert kernelbench.small_sizes(tree) == small
+    assert not kernelbench.is_small(tree)
+
+
+def test_inputs_with_a_small_batch_need_no_other(tmp_path: Path) -> None:
+    for inputs, small in (("rand(2, n)", True), ("rand(3, n)", False), ("rand(2, n), rand(n)", False), ("", False)):
+        assert kernelbench.is_small(ast.parse(f"def get_inputs():\n    return [{inputs}]\n")) is small
+    root = Path(shutil.copytree(HERE / "kernelbench", tmp_path / "there"))
+    file = root / "KernelBench/level1/1_Scale_rows.py"
+    for batch, large in (("2", False), ("4096", True)):
+        text = (HERE / "kernelbench" / file.relative_to(root)).read_text()
+        file.write_text(text.replace("rand(batch_size, width)", f"rand({batch}, width)"))
+        found = everything("kernelbench", tmp_path / batch, root=root)["kernelbench-l1-1_scale_rows"]
+        assert (found.status, found.large_on_cpu) == ("new", large)
+        problem = loading.load(tmp_path / batch / found.name)
+        assert problem.for_gpu("cpu") is problem
+
+
+def test_constants_are_replaced_however_they_are_assigned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text("a = b = 10\nc, (d, e), *f = 1, (2, 3), 4, 5\ng = (10,)\nh = [a, c, *g]\n")
+    monkeypatch.syspath_prepend(str(Path(kernelbench.__file__).parent / "parts"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("kernelbench_model", "model"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    made = importlib.import_module("kernelbench_model").module
+    told = made({"b": 7, "c": 8, "d": 6, "f": 5, "g": (9,)})
+    assert (told.a, told.b, told.d, told.e, told.f, told.h) == (10, 7, 6, 3, 5, [10, 8, 9])
+    assert (made({}).b, made({}).d, made({}).f, made({}).h) == (10, 2, [4, 5], [10, 1, 10])
 
 
 @pytest.mark.parametrize(
@@ -278,10 +346,11 @@ def test_what_isnt_there_is_told() -> None:
         chosen("nonsense", HERE, None)
     with pytest.raises(Invalid, match="there is no problem of kernelbench"):
         chosen("kernelbench", HERE / "tritonbench", None)
-    with pytest.raises(Invalid, match="none of the 3 problems matches 'xyz'"):
+    with pytest.raises(Invalid, match="none of the 4 problems matches 'xyz'"):
         chosen("kernelbench", HERE / "kernelbench", "xyz")
     assert {one.name for one in chosen("kernelbench", HERE / "kernelbench", "*l1*")} == {
         "kernelbench-l1-1_scale_rows",
         "kernelbench-l1-2_no_batch",
+        "kernelbench-l1-3_same_twice",
     }
     assert set(collections.COLLECTIONS) == set(EACH)

@@ -63,6 +63,12 @@ def problem_import(
         said = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
         at = f" at {commit[:12]}" if commit else ""
         printing.say(f"{collection}{at}: {counted(len(done), 'problem')}: {said}")
+        if large := [one.name for one in done if one.taken and one.large_on_cpu]:
+            printing.caution(
+                f"No small sizes for the type cpu could be made for {counted(len(large), 'problem')}, so try and "
+                f"verify run the whole sizes there: {', '.join(large)}. "
+                f"Write `sizes: {{cpu: …}}` below `kbslurm:` in {'its' if len(large) == 1 else 'their'} task.yml."
+            )
         if not preview and any(one.taken for one in done):
             printing.say(f"kbslurm problem add {printing.path(out)}/NAME stores one")
     return EXIT_OK if all(one.taken for one in done) else EXIT_REJECTED

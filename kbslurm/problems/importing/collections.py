@@ -7,7 +7,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -28,7 +28,8 @@ Status = Literal["new", "updated", "unchanged", "kept", "failed"]
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
-    """What became of one problem. `kept`: the directory has changes that weren't made by an import."""
+    """What became of one problem. `kept`: the directory has changes that weren't made by an import. `large_on_cpu`: it
+    has no small sizes for the type cpu, though it needs some."""
 
     name: str
     origin: str
@@ -36,6 +37,7 @@ class Imported:
     directory: Path
     why: str = ""
     warnings: tuple[str, ...] = ()
+    large_on_cpu: bool = False
 
     @property
     def taken(self) -> bool:
@@ -63,14 +65,17 @@ def chosen(collection: str, root: Path, only: str | None) -> list[Found]:
 def imported(found: Found, root: Path, out: Path, *, preview: bool = False, force: bool = False) -> Imported:
     """Make this problem's directory below `out`, unless it is there already. It is loaded before it is written."""
     place = out / found.name
+    large = False
 
     def told(status: Status, why: str = "", warnings: tuple[str, ...] = ()) -> Imported:
         return Imported(
-            name=found.name, origin=found.origin, status=status, directory=place, why=why, warnings=warnings
-        )
+            name=found.name, origin=found.origin, status=status, directory=place, why=why, warnings=warnings,
+            large_on_cpu=large,
+        )  # fmt: skip
 
     try:
-        files = _as_bytes(found.make())
+        texts = found.make()
+        files, large = _as_bytes(texts), found.is_large(texts)
         warnings = _warnings(files, root)
     except KbslurmError as error:
         return told("failed", error.message)
@@ -94,7 +99,7 @@ def _named_apart(found: list[Found]) -> list[Found]:
     for one in found:
         seen[one.name] = number = seen.get(one.name, 0) + 1
         name = one.name if number == 1 else f"{one.name[:60]}-{number}"
-        apart.append(Found(name=name, origin=one.origin, make=one.make))
+        apart.append(replace(one, name=name))
     return apart
 
 

@@ -16,7 +16,11 @@ from kbslurm.problems.importing.source import Files, Found, part, task_yml, text
 NEEDED = ("Model", "get_inputs", "get_init_inputs")
 BATCHES = ("batch_size", "batch", "B")
 SMALL_BATCH = 2
-EXTENTS = ("depth", "height", "width", "length", "D", "H", "W", "L")
+EXTENTS = (
+    *("depth", "height", "width", "length", "D", "H", "W", "L"),
+    *("depth_in", "height_in", "width_in", "image_height", "image_width"),
+    *("input_length", "sequence_length", "seq_len"),
+)
 SMALL_EXTENT = 64
 PICTURE = 224  # what networks for pictures halve five times before they pool 7 by 7: less is too little for them
 SHRINK, LEAST = 16, 32
@@ -53,7 +57,7 @@ def found(root: Path) -> Iterator[Found]:
     for file in sorted(root.rglob("level[0-9]*/*.py"), key=_order):
         origin = file.relative_to(root).as_posix()
         name = problem_name(f"kernelbench-l{file.parent.name.removeprefix('level')}-{file.stem}")
-        yield Found(name=name, origin=origin, make=partial(_made, root, file, origin))
+        yield Found(name=name, origin=origin, make=partial(_made, root, file, origin), is_large=_is_large)
 
 
 def _order(file: Path) -> tuple[str, int, str]:
@@ -114,6 +118,11 @@ def _made(root: Path, file: Path, origin: str) -> Files:
     }
 
 
+def _is_large(files: Files) -> bool:
+    tree = ast.parse(str(files["model.py"]))
+    return not small_sizes(tree) and not is_small(tree)
+
+
 def _description(tree: ast.Module, origin: str) -> str:
     model = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Model")
     said = ast.get_docstring(model) or ""
@@ -153,46 +162,108 @@ def _is_parameter(node: ast.expr) -> bool:
     return isinstance(plain, ast.Name)
 
 
-def small_sizes(tree: ast.Module) -> dict[str, int]:
+def small_sizes(tree: ast.Module) -> dict[str, int | list[int]]:
     """Values of the file's constants with which it runs on a CPU: a small batch, and small extents where only the
     inputs depend on them; without a batch, smaller sizes of whatever only the inputs depend on. Empty if no constant
     can be changed safely."""
-    constants = _constants(tree)
-    of_inputs = _names_used(tree, "get_inputs", constants) - _names_used(tree, "get_init_inputs", constants)
+    constants, shapes = _constants(tree), _shapes(tree)
+    used, of_weights = (_names_used(tree, name, {*constants, *shapes}) for name in ("get_inputs", "get_init_inputs"))
+    of_inputs = used - of_weights
     for name in BATCHES:
-        if name in of_inputs:
-            # a number that stands there twice may be the same size twice
-            if _written(tree, constants[name]) > 1:
-                return {}
-            long = {one: SMALL_EXTENT for one in EXTENTS if one in of_inputs and _is_long(constants[one])}
-            return {name: min(constants[name], SMALL_BATCH), **long}
+        if name in used and name in constants:
+            if any(one in shapes and constants[name] == shapes[one][0] for one in of_weights):
+                return {}  # a weight that may be as long as the batch
+            long = {one: SMALL_EXTENT for one in EXTENTS if one in of_inputs and _is_long(constants.get(one, 0))}
+            found = _small_batch(tree, name, of_inputs)
+            return {**found, **long} if found else {}
     return {
-        name: max(LEAST, constants[name] // SHRINK) for name in sorted(of_inputs) if constants[name] >= LEAST * SHRINK
+        name: max(LEAST, constants[name] // SHRINK)
+        for name in sorted(of_inputs & set(constants))
+        if constants[name] >= LEAST * SHRINK
     }
+
+
+def _small_batch(tree: ast.Module, name: str, of_inputs: set[str]) -> dict[str, int | list[int]]:
+    """The batch alone, or with whatever else has to be as long: where inputs differ in shape, a number that is there
+    twice may be one size. Empty if that can't be made small."""
+    constants, shapes = _constants(tree), _shapes(tree)
+    batch = constants[name]
+    same = [
+        one
+        for one in sorted(of_inputs - {name, *EXTENTS})
+        if batch in shapes.get(one, (constants.get(one),)) and name not in _names_behind(tree, one)
+    ]
+    if not same or _are_alike(tree, name):
+        return {name: min(batch, SMALL_BATCH)}
+    small = batch // SHRINK
+    if small < LEAST:
+        return {}
+    more = {one: [small if length == batch else length for length in shapes[one]] if one in shapes else small
+            for one in same}  # fmt: skip
+    return {name: small, **more}
+
+
+def is_small(tree: ast.Module) -> bool:
+    """Whether its inputs are as small as ours anyway: each begins with a small number."""
+    first = [call.args[0] for call in _calls_in_inputs(tree) if call.args]
+    return bool(first) and all(
+        isinstance(one, ast.Constant) and isinstance(one.value, int) and one.value <= SMALL_BATCH for one in first
+    )
+
+
+def _are_alike(tree: ast.Module, name: str) -> bool:
+    """Whether all inputs that this constant is a size of have one shape."""
+    of_it = [
+        "".join(map(ast.dump, call.args))
+        for call in _calls_in_inputs(tree)
+        if any(isinstance(node, ast.Name) and node.id == name for one in call.args for node in ast.walk(one))
+    ]
+    return len(set(of_it)) == 1
+
+
+def _calls_in_inputs(tree: ast.Module) -> list[ast.Call]:
+    return [
+        node
+        for function in tree.body
+        if isinstance(function, ast.FunctionDef) and function.name == "get_inputs"
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call)
+    ]
 
 
 def _is_long(extent: int) -> bool:
     return extent > SMALL_EXTENT and extent != PICTURE
 
 
-def _written(tree: ast.Module, number: int) -> int:
-    """How often this number is written in the file's constants."""
-    statements = (node for node in tree.body if isinstance(node, ast.Assign))
-    return sum(
-        isinstance(node, ast.Constant) and node.value == number for one in statements for node in ast.walk(one.value)
-    )
-
-
 def _constants(tree: ast.Module) -> dict[str, int]:
     """The top level's integers, by name; also those that are computed of others."""
     found: dict[str, int] = {}
-    for statement in tree.body:
-        if isinstance(statement, ast.Assign):
-            value = _number(statement.value, found)
-            for target in statement.targets:
-                if isinstance(target, ast.Name) and value is not None:
-                    found[target.id] = value
+    for name, value in _assigned(tree):
+        if (number := _number(value, found)) is not None:
+            found[name] = number
     return found
+
+
+def _shapes(tree: ast.Module) -> dict[str, tuple[int, ...]]:
+    """The top level's tuples of written integers, by name."""
+    found = {}
+    for name, value in _assigned(tree):
+        if isinstance(value, ast.Tuple) and value.elts:
+            lengths = [one.value for one in value.elts if isinstance(one, ast.Constant) and isinstance(one.value, int)]
+            if len(lengths) == len(value.elts):
+                found[name] = tuple(lengths)
+    return found
+
+
+def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """What the top level's statements assign: `a = 1`, `a = b = 1` and `a, b = 1, 2`."""
+    for statement in (node for node in tree.body if isinstance(node, ast.Assign)):
+        for target in statement.targets:
+            match target, statement.value:
+                case ast.Name(id=name), value:
+                    yield name, value
+                case ast.Tuple(elts=names), ast.Tuple(elts=values) if len(names) == len(values):
+                    yield from ((n.id, v) for n, v in zip(names, values, strict=True) if isinstance(n, ast.Name))
 
 
 def _number(node: ast.expr, known: dict[str, int]) -> int | None:
@@ -222,21 +293,24 @@ def _number(node: ast.expr, known: dict[str, int]) -> int | None:
             return None
 
 
-def _names_used(tree: ast.Module, function: str, constants: dict[str, int]) -> set[str]:
+def _names_used(tree: ast.Module, function: str, constants: set[str]) -> set[str]:
     """The constants that this function depends on, also through others of the top level."""
     body = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function), None)
-    assigned = {
-        target.id: statement.value
-        for statement in tree.body
-        if isinstance(statement, ast.Assign)
-        for target in statement.targets
-        if isinstance(target, ast.Name)
-    }
+    return _names_in(tree, body) & constants if body is not None else set()
+
+
+def _names_behind(tree: ast.Module, name: str) -> set[str]:
+    """The names that this one is computed of."""
+    return {one for known, value in _assigned(tree) if known == name for one in _names_in(tree, value)}
+
+
+def _names_in(tree: ast.Module, top: ast.AST) -> set[str]:
+    assigned = dict(_assigned(tree))
     found: set[str] = set()
-    todo: list[ast.AST] = [body] if body is not None else []
+    todo = [top]
     while todo:
         for node in ast.walk(todo.pop()):
             if isinstance(node, ast.Name) and node.id in assigned and node.id not in found:
                 found.add(node.id)
                 todo.append(assigned[node.id])
-    return found & set(constants)
+    return found

@@ -22,11 +22,12 @@ Files = Mapping[str, str | Path]  # by name within the problem: a text, or the f
 @dataclass(frozen=True, kw_only=True)
 class Found:
     """One problem of a collection: its directory's name here, where it is there, and how its files are made, which
-    raises Invalid where it can't be taken."""
+    raises Invalid where it can't be taken. `is_large`: whether these make a CPU run the sizes of a GPU."""
 
     name: str
     origin: str
     make: Callable[[], Files]
+    is_large: Callable[[Files], bool] = lambda _files: False
 
 
 def text_of(root: Path, file: Path) -> str:

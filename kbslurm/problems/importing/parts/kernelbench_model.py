@@ -14,17 +14,22 @@ def module(constants):
     if key not in LOADED:
         spec = importlib.util.find_spec("model")
         tree = ast.parse(spec.loader.get_source("model"))
-        for statement in tree.body:
-            if isinstance(statement, ast.Assign):
-                for target in statement.targets:
-                    if isinstance(target, ast.Name) and target.id in constants:
-                        statement.value = ast.copy_location(ast.Constant(constants[target.id]), statement.value)
+        tree.body = [one for statement in tree.body for one in (statement, *instead(statement, constants))]
         found = types.ModuleType("model")
         if not constants:
             sys.modules.setdefault("model", found)
         exec(compile(tree, "model.py", "exec"), found.__dict__)
         LOADED[key] = found
     return LOADED[key]
+
+
+def instead(statement, constants):
+    """What is to follow this statement: those of its names that have another value are assigned that."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    for node in (node for target in targets for node in ast.walk(target)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in constants:
+            assigned = ast.Assign([node], ast.Constant(constants[node.id]))
+            yield ast.fix_missing_locations(ast.copy_location(assigned, statement))
 
 
 def model(kind, data):

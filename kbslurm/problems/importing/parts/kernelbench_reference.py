@@ -8,6 +8,7 @@ MODELS = {}
 
 
 def generate_input(seed: int, device: str, weights: int = 42, **constants):
+    constants = {name: tuple(one) if isinstance(one, list) else one for name, one in constants.items()}
     found = module(constants)
     torch.manual_seed(seed)
     inputs = [one.to(device) if isinstance(one, torch.Tensor) else one for one in found.get_inputs()]
