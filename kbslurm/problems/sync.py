@@ -23,6 +23,7 @@ SETS = "problems"
 CONFIG = "gitconfig"
 _SHORTHAND = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9._-]+\Z")
 _REF = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,200}\Z")
+_SHORT_COMMIT = re.compile(r"[0-9a-f]{4,39}\Z")
 _SET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,200}\Z")
 
 
@@ -270,7 +271,15 @@ def checkout(repository: str, branch: str | None) -> Iterator[tuple[Path, str]]:
         # The server side of a local repository ignores our `-c`, but reads this: the folder may belong to anyone.
         (root.parent / CONFIG).write_text("[safe]\n\tdirectory = *\n")
         _git(root, "init", "--quiet")
-        _git(root, "fetch", "--quiet", "--depth", "1", "--no-tags", "--no-recurse-submodules", url, ref)
+        try:
+            _git(root, "fetch", "--quiet", "--depth", "1", "--no-tags", "--no-recurse-submodules", url, ref)
+        except Invalid as error:
+            if _SHORT_COMMIT.match(ref.lower()) and "couldn't find remote ref" in error.message:
+                raise Invalid(
+                    f"the repository has no branch or tag {ref}, and a commit can't be asked for by its first digits",
+                    hint="Give all 40 digits of the commit: git rev-parse in a clone, or its web page, has them.",
+                ) from None
+            raise
         _git(root, "checkout", "--quiet", "--detach", "FETCH_HEAD")
         yield root, _git(root, "rev-parse", "HEAD").strip()
 

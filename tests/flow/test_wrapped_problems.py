@@ -17,7 +17,8 @@ from kbslurm.config import shared_folders
 from kbslurm.errors import Invalid
 from kbslurm.problems.loading import load
 from kbslurm.trial.inputs import with_checked_inputs
-from tests.command_line import CommandLine
+from tests.command_line import CommandLine, Said
+from tests.services import GIT, needs
 
 TASK = """
 files:
@@ -223,6 +224,28 @@ def test_whoever_imports_reads_which_problems_a_cpu_runs_in_full_size(tmp_path: 
             told = " ".join(said.err.split())
             assert "No small sizes for the type cpu could be made for 1 problem," in told
             assert "kernelbench-l1-1_scale_rows. Write `sizes: {cpu: …}` below `kbslurm:` in its task.yml." in told
+
+
+@needs(GIT)
+def test_an_abbreviated_commit_is_asked_for_in_full(tmp_path: Path) -> None:
+    """git can't fetch by the first digits, which is what people copy; a branch may be called like that, too."""
+    repository = tmp_path / "collection"
+    shutil.copytree(Path(__file__).parents[1] / "collections/kernelbench", repository)
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-C", str(repository))
+    for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "problems"), ("branch", "abcdef1")):
+        subprocess.run([*git, *words], check=True)
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+
+    def at(branch: str) -> Said:
+        words = ("problem", "import", "kernelbench", str(repository), "--branch", branch, "--only", "Scale", "--json")
+        return CommandLine(cwd=tmp_path)(*words)
+
+    assert at(commit).json()["commit"] == at("abcdef1").json()["commit"] == commit
+    short = at(commit[:8])
+    assert short.code == 2
+    assert f"no branch or tag {commit[:8]}" in short.json()["error"]["message"]
+    assert "all 40 digits" in short.json()["error"]["hint"]
+    assert "couldn't find remote ref" in at("nonsense").json()["error"]["message"]
 
 
 @pytest.mark.torch
