@@ -142,8 +142,8 @@ test-ray: $(READY) .ray/.ready  ## run the Ray backend's tests, and all its faul
 	KBSLURM_TEST_PACE=default $(PY) -m pytest tests/contract/test_backend_ray.py tests/contract/test_ray_containers.py \
 	tests/contract/test_ray_faults.py tests/chaos/test_demo_ray.py -v $(ARGS)
 
-test-problems: $(READY)  ## test a whole repository of problems on the CPU (KBSLURM_PROBLEM_REPO=DIR)
-	@$(PY) -m tests.problem_repository $(ARGS)
+test-problems: $(READY)  ## test a whole repository of problems on the CPU (KBSLURM_PROBLEM_REPO=DIR TORCH_PYTHON=/path/to/a/python that has torch, for those that need it)
+	@KBSLURM_TORCH_PYTHON="$(TORCH_PYTHON)" $(PY) -m tests.problem_repository $(ARGS)
 
 test-gpu: $(READY)  ## run the tests that need a real GPU
 	KBSLURM_TEST_GPU=1 $(PY) -m pytest tests -m gpu $(ARGS)

@@ -2,13 +2,15 @@
 does its starter pass? Its commit is named, where it is a git repository.
 
     KBSLURM_PROBLEM_REPO=DIR make test-problems ARGS="--json --only NAME --cases 2 --limit 60"
-    KBSLURM_PROBLEM_REPO=DIR make test-problems ARGS="--collection kernelbench --load-only"
+    KBSLURM_PROBLEM_REPO=DIR make test-problems ARGS="--load-only" TORCH_PYTHON=/path/to/a/python that has torch
 
 Every task.yml below DIR is tried by itself, on the CPU, with its smallest test cases, through the real harness; a
-faulty one is a row of the table and nothing more. The problem sets of `problems/*.yaml` are read, too. With
-`--collection` DIR is a collection of another format, which is imported into a temporary folder first. With `--quick`
-judge and submission are in one process each, without a cage, and the libraries are loaded once for all: for large
-collections that you trust. What a problem needs that isn't here is named: torch, a GPU, memory.
+faulty one is a row of the table and nothing more. The problem sets of `problems/*.yaml` are read, too. Where DIR is one
+of the collections that can be imported, which is recognised by its files or its remote, or said with `--collection`, it
+is imported into a temporary folder first; `--collection none` takes each task.yml as it is. With `--quick` judge and
+submission are in one process each, without a cage, and the libraries are loaded once for all: for large collections
+that you trust. What a problem needs that isn't here is named: torch, a GPU, memory. With `TORCH_PYTHON`, a Python of
+the same version as .venv's, everything runs by that one.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ from kbslurm.problems.importing import collections
 from kbslurm.trial import run
 from kbslurm.trial.inputs import CHECKED, with_checked_inputs
 from tests import problem_quick as quick
+from tests.problem_collection import AS_IT_IS, recognised
+from tests.problem_python import HINT, begun_again
 from tests.problem_row import Row, needed, short
 
 MEMORY_BYTES = 8 << 30
@@ -44,7 +48,9 @@ def main() -> int:
     parser.add_argument("--only", default="", help="problems whose path contains this")
     parser.add_argument("--cases", type=int, default=2, help="so many of the smallest test cases (2)")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds for the calls of one submission (60)")
-    parser.add_argument("--collection", default="", help="import it first: kernelbench, flashinfer-bench, …")
+    parser.add_argument(
+        "--collection", default="", help=f"what to import it as, {AS_IT_IS} for not at all (what it is recognised as)"
+    )
     parser.add_argument("--sample", type=int, default=0, help="try so many of them, evenly spread; load all")
     parser.add_argument("--quick", action="store_true", help="without the cage: a collection that you trust")
     parser.add_argument("--load-only", action="store_true", help="run nothing: does each load?")
@@ -53,15 +59,24 @@ def main() -> int:
     if not os.environ.get("KBSLURM_PROBLEM_REPO") or not root.is_dir():
         print("Set KBSLURM_PROBLEM_REPO to the folder of a repository of problems.", file=sys.stderr)
         return 2
-    commit = _commit(root)
+    if why := begun_again("tests.problem_repository"):
+        print(why, file=sys.stderr)
+        return 2
+    collection = told.collection or recognised(root)
+    told.collection = "" if collection == AS_IT_IS else collection
+    commit, sets = _commit(root), list(_sets(root)) if told.collection in ("", "reference-kernels") else []
     with tempfile.TemporaryDirectory(prefix="kbslurm-collection-") as folder:
         rows: list[Row] = []
         lost: list[Row] = []
         name = root.name
         if told.collection:
-            rows, lost = _imported(told.collection, root, Path(folder), told.only)
+            try:
+                rows, lost = _imported(told.collection, root, Path(folder), told.only)
+            except KbslurmError as error:
+                print(error.message, file=sys.stderr)
+                return 2
             root = Path(folder)
-        return _report(told, root, name, commit, rows, lost)
+        return _report(told, root, name, commit, rows, lost, sets)
 
 
 def _imported(collection: str, root: Path, out: Path, only: str) -> tuple[list[Row], list[Row]]:
@@ -74,10 +89,17 @@ def _imported(collection: str, root: Path, out: Path, only: str) -> tuple[list[R
     return [], lost
 
 
-def _report(told: argparse.Namespace, root: Path, name: str, commit: str, rows: list[Row], lost: list[Row]) -> int:
-    sets = list(_sets(root))
+def _report(
+    told: argparse.Namespace,
+    root: Path,
+    name: str,
+    commit: str,
+    rows: list[Row],
+    lost: list[Row],
+    sets: list[dict[str, str]],
+) -> int:
     if not told.json:
-        print(f"{name} at {commit or 'no commit'}")
+        print(f"{name} at {commit or 'no commit'}: {_taken_as(told.collection)}")
         print(f"{'problem':<52} loads inputs    reference starter  why not")
     for row in lost:
         rows.append(row)
@@ -93,15 +115,29 @@ def _report(told: argparse.Namespace, root: Path, name: str, commit: str, rows: 
     if told.json:
         print(
             json.dumps(
-                {"commit": commit, "sets": sets, "problems": [asdict(row) for row in rows], "sums": _sums(rows)},
+                {
+                    "commit": commit,
+                    "collection": told.collection,
+                    "sets": sets,
+                    "problems": [asdict(row) for row in rows],
+                    "sums": _sums(rows),
+                },
                 indent=1,
             )
         )
     else:
         for found in sets:
             print(f"set {found['set']}: {found['said']}")
-        print("  ".join(f"{name} {count}" for name, count in _sums(rows).items()))
+        print("  ".join(f"{name}{':' * name.startswith('needs')} {count}" for name, count in _sums(rows).items()))
+        if any(row.needs.startswith("the library") for row in rows):
+            print(HINT)
     return 0
+
+
+def _taken_as(collection: str) -> str:
+    if not collection:
+        return "each task.yml as it is (--collection imports them first)"
+    return f"imported as {collection} (--collection {AS_IT_IS} takes each task.yml as it is)"
 
 
 def _commit(root: Path) -> str:
@@ -115,7 +151,7 @@ def _sets(root: Path) -> Iterator[dict[str, str]]:
         try:
             found = problem_set.load_set(file, root=root)
             bad = [entry.name for entry, problem in problem_set.load_each(found) if isinstance(problem, KbslurmError)]
-            said = f"{len(found.problems)} problems, {len(bad)} don't load"
+            said = f"{len(found.problems)} problems, {len(bad)} don't load as they are"
         except Exception as error:
             said = _line(error)
         yield {"set": file.name, "said": said}

@@ -330,11 +330,12 @@ def test_a_models_forward_writes_where_its_answer_is_read(tmp_path: Path) -> Non
 )  # fmt: skip
 def test_small_problems_of_each_format_run(collection: str, folder: str) -> None:
     here = Path(__file__).parents[2]
-    done = subprocess.run(
-        [os.environ["KBSLURM_TORCH_PYTHON"], "-m", "tests.problem_repository", "--collection", collection, "--json"],
+    done = subprocess.run(  # which begins again by KBSLURM_TORCH_PYTHON
+        [sys.executable, "-m", "tests.problem_repository", "--json"],
         capture_output=True, text=True, check=False, cwd=here,
-        env={**os.environ, "KBSLURM_PROBLEM_REPO": str(here / "tests/collections" / folder),
-             "PYTHONPATH": os.pathsep.join([*map(str, (here, here / "eval")), *sys.path])},
+        env={**os.environ, "KBSLURM_PROBLEM_REPO": str(here / "tests/collections" / folder)},
     )  # fmt: skip
-    sums = json.loads(done.stdout)["sums"]
+    told = json.loads(done.stdout)
+    assert told["collection"] == ("" if collection == "reference-kernels" else collection)
+    sums = told["sums"]
     assert sums["load"] == sums["inputs checked"] == sums["reference runs"] == sums["starter passes"] > 0
