@@ -16,6 +16,8 @@ from kbslurm.config import shared_folders
 from kbslurm.errors import Invalid
 from kbslurm.problems.loading import load
 from kbslurm.trial.inputs import with_checked_inputs
+from kbslurm.trial.run import run_trial
+from kbslurm.trial.verifying import verify
 
 REST = """
 def ref_kernel(data):
@@ -48,6 +50,51 @@ def test_inputs_that_can_be_made_and_sent_are_checked(tmp_path: Path) -> None:
 def test_inputs_that_cant_be_made_or_sent_are_refused(tmp_path: Path, body: str, said: str) -> None:
     with pytest.raises(Invalid, match=said):
         tried(tmp_path, f"def generate_input(n, seed):\n    {body}\n")
+
+
+ENUM = """import enum
+class Colour(enum.Enum):
+    RED = 1
+def generate_input(n, seed):
+    return {"n": n, "colour": Colour.RED}
+"""
+MODULE = """import torch
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3))
+def generate_input(n, seed):
+    return {"n": n, "layer": Layer()}
+"""
+
+
+def check_that_all_say_the_same(tmp_path: Path, head: str, place: str, name: str) -> None:
+    said = (
+        f"{place} needs the class {name} of reference.py, which submissions don't see; move it to a file that they do"
+    )
+    folder = tmp_path / "problem"
+    (folder / "submissions" / "accepted").mkdir(parents=True)
+    (folder / "problem.py").write_text(f'TESTS = [{{"n": 3, "seed": 1}}]\n{head}{REST}')
+    source = "def custom_kernel(data):\n    return 1\n"
+    problem = load(folder / "problem.py")
+    report = run_trial(problem, "s.py", source, "leaderboard", work=tmp_path, eval_dir=shared_folders.eval_dir()).report
+    assert (report.verdict, said in report.reason) == ("infrastructure", True), report.reason
+    (folder / "submissions" / "accepted" / "s.py").write_text(source)
+    found = list(verify(folder, problem=problem, work=tmp_path, eval_dir=shared_folders.eval_dir(), mode="test"))
+    assert [(one.got, said in one.reason) for one in found if one.file.name == "s.py"] == [("infrastructure", True)]
+    with pytest.raises(Invalid) as refused:
+        tried(folder, head)
+    assert said in str(refused.value)
+
+
+def test_an_enum_that_submissions_lack_is_the_problems_fault_whoever_finds_it(tmp_path: Path) -> None:
+    check_that_all_say_the_same(tmp_path, ENUM, "data['colour']", "Colour")
+
+
+@pytest.mark.torch
+@pytest.mark.usefixtures("with_torch")
+def test_a_module_that_submissions_lack_is_the_problems_fault_whoever_finds_it(tmp_path: Path) -> None:
+    check_that_all_say_the_same(tmp_path, MODULE, "data['layer']", "Layer")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from kbslurm_eval.device import call_parts
-from kbslurm_eval.shared import objects, values
 from kbslurm_eval.shared.values import Unsendable, copied, pack
 
 
@@ -88,8 +87,29 @@ def test_a_class_that_the_runner_lacks_is_replaced_by_a_record_of_its_name(monke
     found, point = copied(pack([Config(n=7), Point(x=1, weights=[2.0])]))
     assert (type(found).__name__, found.n, found.scale) == ("Config", 7, 2.0)
     assert (type(point).__name__, point.x, point.weights) == ("Point", 1, [2.0])
-    packed = pack(Config(n=7))
-    assert objects.classes(values.tree(packed)) == {("record", "a_module_of_the_judges", "Config")}
+
+
+class Access(enum.Flag):
+    READ = 1
+    WRITE = 2
+
+
+def test_an_enum_whose_class_a_runner_lacks_is_refused_with_its_place() -> None:
+    said = rf"data\[1\]\.parts\[0\] needs the class Kind of {__name__}\.py, which submissions don't see"
+    with pytest.raises(Unsendable, match=said):
+        pack([1, Config(n=1, parts=[Kind.LEFT])], unseen=[__name__])
+    assert copied(pack([Config(n=1)], unseen=[__name__]))[0].n == 1  # a record stands for it
+    assert copied(pack([Kind.LEFT, Access.READ], unseen=["reference"])) == [Kind.LEFT, Access.READ]
+
+
+def test_an_enum_that_no_runner_could_find_is_refused() -> None:
+    class Inner(enum.Enum):
+        ONE = 1
+
+    with pytest.raises(Unsendable, match=r"data needs the class \S*Inner, which can't be found in"):
+        pack(Inner.ONE, unseen=[])
+    with pytest.raises(Unsendable, match="data is several flags of Access at once"):
+        pack(Access.READ | Access.WRITE, unseen=[])
 
 
 @pytest.mark.parametrize("value", [lambda: 1, open, object(), iter([1]), pytest, Exception("x"), type])

@@ -200,6 +200,7 @@ class Reference:
             self._tolerance = output_checks.tolerance_of(module, manifest.config)
         self._takes, self._takes_any = _named_parameters(self._generate)
         self._files = manifest.files
+        self._unseen = unseen_modules(manifest)
 
     @property
     def device(self) -> str:
@@ -356,10 +357,10 @@ class Reference:
 
     def _pack(self, value: Any, *, apart: bool) -> tuple[memoryview, Piece | None]:
         if self._memory is None:
-            return values.pack_into(value, BUFFERS.room, apart=apart), None
+            return values.pack_into(value, BUFFERS.room, apart=apart, unseen=self._unseen), None
         image = self._memory.image()
         try:
-            return values.pack_into(value, BUFFERS.room, image, apart=apart), image.filled()
+            return values.pack_into(value, BUFFERS.room, image, apart=apart, unseen=self._unseen), image.filled()
         except driver.DriverError as error:
             raise ProblemTrouble(f"the device can't hold an input: {error}") from None
 
@@ -596,6 +597,12 @@ def _has_objects(node: Any) -> bool:
             return any(_has_objects(item) for _, item in pairs)
         case _:
             return False
+
+
+def unseen_modules(manifest: Manifest) -> frozenset[str]:
+    """The modules of the problem that a runner lacks: those of files that stay with the judge."""
+    kept = set(manifest.files) - set(manifest.runner_files)
+    return frozenset(_module_name(name) for name in kept if name.endswith(".py"))
 
 
 def _defines(module: types.ModuleType, names: Sequence[str]) -> bool:

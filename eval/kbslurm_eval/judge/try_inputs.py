@@ -18,9 +18,9 @@ from typing import Any
 from kbslurm_eval.cage.runners import CantStart, Runners
 from kbslurm_eval.judge.heartbeat import Heartbeat
 from kbslurm_eval.judge.launch import Allowance, Launch
-from kbslurm_eval.judge.reference import Case, Prepared
+from kbslurm_eval.judge.reference import Case, Prepared, unseen_modules
 from kbslurm_eval.judge.replies import Rejected, as_one_line, clean
-from kbslurm_eval.shared import layouts, objects, recorded, values
+from kbslurm_eval.shared import layouts, recorded, values
 from kbslurm_eval.shared.runner_link import Status
 from kbslurm_eval.shared.wire import Manifest
 
@@ -48,7 +48,7 @@ def of_manifest(manifest: Manifest, runners: Runners) -> str:
     asked = {
         "reference": manifest.reference.removesuffix(".py"),
         "params": case,
-        "seen": [name.removesuffix(".py") for name in manifest.runner_files],
+        "unseen": sorted(unseen_modules(manifest)),
         "torch": "import torch" in "".join(manifest.files.values()),
         "recorded": {name: text for name, text in manifest.files.items() if name.endswith(recorded.SUFFIX)},
     }
@@ -113,10 +113,10 @@ def made_inside(asked: dict[str, Any]) -> str:
             return f"unchecked: it needs a device that isn't here ({said})"
         return f"faulty: generate_input failed for the case {_spec(asked['params'])}: {said}"
     try:
-        packed = values.pack(value)
+        values.pack(value, unseen=asked["unseen"])
     except values.Unsendable as error:
         return f"faulty: an input can't be sent to submissions: {error}"
-    return _strange_class(packed, asked["seen"]) or "checked"
+    return "checked"
 
 
 def _params(function: Any, case: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
@@ -132,17 +132,6 @@ def _params(function: Any, case: Mapping[str, Any], files: Mapping[str, str]) ->
         if name in takes:
             params.setdefault(name, value)
     return params
-
-
-def _strange_class(packed: bytes, seen: list[str]) -> str:
-    """What is wrong with a class whose code would be needed where only its data arrives."""
-    for kind, module, name in sorted(objects.classes(values.tree(packed))):
-        if kind in ("enum", "module") and module in ("reference", *sys.modules) and module not in seen:
-            root = module.partition(".")[0]
-            if root not in ("torch", "numpy") and root not in sys.stdlib_module_names:
-                where = f"{module}.py, which submissions don't see"
-                return f"faulty: the class {name} is in {where}; move it to a file that they do"
-    return ""
 
 
 def _spec(case: Mapping[str, Any]) -> str:

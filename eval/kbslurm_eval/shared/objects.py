@@ -12,7 +12,7 @@ import collections
 import enum
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,15 +88,20 @@ def made(kind: str, meta: Any, parts: list[Any]) -> Any:
             return _torch_made(kind, meta, parts)
 
 
-def classes(node: Any) -> set[tuple[str, str, str]]:
-    """(kind, module, name) of every class that a packed tree names."""
-    found: set[tuple[str, str, str]] = set()
-    if isinstance(node, list):
-        if len(node) == 4 and node[0] == "o" and node[1] in ("enum", "named", "record", "module"):
-            found.add((node[1], node[2][0], node[2][1]))
-        for inner in node:
-            found |= classes(inner)
-    return found
+def lacking(node: list[Any], unseen: Collection[str]) -> str:
+    """Why a runner couldn't make the value of this node, whose class's code it needs; nothing where it can. `unseen`:
+    the modules that aren't there."""
+    if node[1] not in ("enum", "module"):
+        return ""
+    module, name, *rest = node[2]
+    if module in unseen:
+        return f"needs the class {name} of {module}.py, which submissions don't see; move it to a file that they do"
+    kind = _found(module, name)
+    if kind is None:
+        return f"needs the class {name}, which can't be found in {module} by that name; define it at the file's top"
+    if node[1] == "enum" and rest[0] not in getattr(kind, "__members__", ()):
+        return f"is several flags of {name} at once; use their number"
+    return ""
 
 
 def _node(kind: str, meta: Any, parts: list[Any], each: Told, where: str, names: list[str] | None = None) -> list[Any]:

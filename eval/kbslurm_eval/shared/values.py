@@ -12,7 +12,7 @@ import importlib
 import json
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 
 from kbslurm_eval.shared import objects, strided
@@ -79,20 +79,26 @@ class Unsendable(TypeError):
 device_side: DeviceSide | None = None  # set in runners that have a device
 
 
-def pack(value: Any, *, arrays_only: bool = False) -> bytes:
+def pack(value: Any, *, arrays_only: bool = False, unseen: Collection[str] | None = None) -> bytes:
     """The value as one text and its arrays behind it, each on a boundary of 64 bytes.
 
-    With `arrays_only` everything but arrays and their containers is left out: what a null call carries.
+    With `arrays_only` everything but arrays and their containers is left out: what a null call carries. `unseen`: the
+    modules that the runner lacks, where values whose class's code it needs are to be refused.
     """
-    return b"".join(_parts(value, arrays_only, None)[1])
+    return b"".join(_parts(value, _Blobs(None, unseen=unseen), arrays_only)[1])
 
 
 def pack_into(
-    value: Any, room: Callable[[int], memoryview], away: Away | None = None, *, apart: bool = False
+    value: Any,
+    room: Callable[[int], memoryview],
+    away: Away | None = None,
+    *,
+    apart: bool = False,
+    unseen: Collection[str] | None = None,
 ) -> memoryview:
     """The same, in memory of this size that `room` gives. `away`: who takes what lies on a device. `apart`: single
     numbers stand behind the arrays, and the text says no more than their types."""
-    size, parts = _parts(value, False, away, apart=apart)
+    size, parts = _parts(value, _Blobs(away, apart=apart, unseen=unseen), False)
     whole, at = room(size), 0
     for part in parts:
         end = at + len(part)
@@ -104,8 +110,8 @@ def pack_into(
 class _Blobs:
     """The blocks of a packed value, and who takes what doesn't belong there."""
 
-    def __init__(self, away: Away | None, *, apart: bool = False) -> None:
-        self.away, self.end = away, 0
+    def __init__(self, away: Away | None, *, apart: bool = False, unseen: Collection[str] | None = None) -> None:
+        self.away, self.end, self.unseen = away, 0, unseen
         self.parts: list[Any] = []
         self._apart = apart
         self._numbers: list[tuple[list[Any], bytes]] = []
@@ -134,11 +140,10 @@ class _Blobs:
                 node[2] = at + n * WIDTH
 
 
-def _parts(value: Any, arrays_only: bool, away: Away | None, *, apart: bool = False) -> tuple[int, list[Any]]:
+def _parts(value: Any, put: _Blobs, arrays_only: bool) -> tuple[int, list[Any]]:
     """Its size, and the pieces that it is made of, one behind another."""
-    put = _Blobs(away, apart=apart)
     tree = _told(value, put, arrays_only, "data", 0)
-    put.arrays.lay(put, None if away is None else away.laid)
+    put.arrays.lay(put, None if put.away is None else put.away.laid)
     put.lay_numbers()
     text = json.dumps(tree, separators=(",", ":")).encode()
     start = _rounded(16 + len(text))
@@ -372,6 +377,8 @@ def _told(value: Any, put: _Blobs, bare: bool, where: str, depth: int) -> Any:
     if array_kind(value) is None or str(getattr(value, "layout", "")).startswith("torch.sparse"):
         node = objects.told(value, lambda part, place: _told(part, put, bare, place, depth + 1), where)
         if node is not None:
+            if put.unseen is not None and (why := objects.lacking(node, put.unseen)):
+                raise Unsendable(f"{where} {why}")
             return node
     return _told_array(value, put, where)
 
