@@ -7,7 +7,7 @@ the like aren't recognised, and a reference that uses them is reported as lackin
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,10 @@ _MAIN = re.compile(r"^[ \t]*(?:int|auto)\s+main\s*\(", re.MULTILINE)
 _CASES = re.compile(r"^\ufeff?[ \t]*//\s*(TESTS|BENCHMARKS|HIDDEN)\s*=\s*(\[.*\])\s*$", re.MULTILINE)
 _BASELINE = re.compile(r'^\ufeff?[ \t]*//\s*BASELINE\s*=\s*"?([^"\n]*?)"?\s*$', re.MULTILINE)
 _ONCE = re.compile(r"^[ \t]*#\s*pragma\s+once\b", re.MULTILINE)
+_INCLUDE = re.compile(
+    r'^\ufeff?[ \t]*(?:#|%:)[ \t]*(?:include|include_next|import)[ \t]*["<]([^">\n]+)[">]', re.MULTILINE
+)
+_QUOTED = re.compile(r'["<]([^"<>\\\n]+)(?=\\?[">])')  # in a text for an assembler with a backslash before the mark
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +83,33 @@ def read_reference(name: str, files: Mapping[str, str], file: Path) -> CompiledR
 def has_main(text: str) -> bool:
     """Whether it is a program, that is a bundled eval, which is never compiled in."""
     return _MAIN.search(text) is not None
+
+
+def includes(text: str) -> set[str]:
+    """The names, without folders, of what this text includes by a name that stands there."""
+    return {path.rpartition("/")[2].strip() for path in _INCLUDE.findall(_joined(text))}
+
+
+def names_files(text: str) -> set[str]:
+    """The names, without folders, of whatever this text may include or read: by a macro, or by an assembler, too."""
+    return {path.rpartition("/")[2].strip() for path in _QUOTED.findall(_joined(text))}
+
+
+def _joined(text: str) -> str:
+    """With each line that goes on in the next as one."""
+    return text.replace("\r\n", "\n").replace("\\\n", "")
+
+
+def reached(starts: Iterable[str], files: Mapping[str, str], found_in: Callable[[str], Collection[str]]) -> set[str]:
+    """These files, and the others that they lead to."""
+    seen: set[str] = set()
+    left = [name for name in starts if name in files]
+    while left:
+        name = left.pop()
+        if name not in seen:
+            seen.add(name)
+            left += [inner for inner in found_in(files[name]) if inner in files]
+    return seen
 
 
 def included_once(text: str) -> str:

@@ -142,11 +142,12 @@ def sharing_notes(file: Path, reference: str, found: CompiledReference) -> tuple
     return (f"{file}: {reference} defines the data types, so submissions see all of it; move the types to a header",)
 
 
-def accepted_texts(base: Path) -> list[str]:
+def accepted_texts(base: Path, suffixes: tuple[str, ...] = (".py",)) -> list[str]:
     folder = base / "submissions" / "accepted"
     if not folder.is_dir():
         return []
-    found = [file for file in sorted(folder.glob("*.py"))[:20] if file.is_file() and not file.is_symlink()]
+    named = [file for file in sorted(folder.iterdir()) if file.name.endswith(suffixes)]
+    found = [file for file in named[:20] if file.is_file() and not file.is_symlink()]
     texts = []
     for file in found:
         if file.stat().st_size <= FILE_CAP:

@@ -7,6 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from kbslurm.errors import Invalid
+from kbslurm.problems.compiled_code import (
+    SUBMISSION_SUFFIXES,
+    CompiledReference,
+    includes,
+    names_files,
+    reached,
+)
 from kbslurm.problems.fields import call_budgets
 from kbslurm.problems.folder import Task, accepted_texts, is_python
 from kbslurm.problems.marked_yaml import Marked, unknown_keys
@@ -17,6 +24,7 @@ from kbslurm.problems.python_code import (
     reachable,
     required_function,
 )
+from kbslurm_eval.shared import recorded
 from kbslurm_eval.shared.wire import counted_operation
 
 ALL_MODES = ("test", "benchmark", "leaderboard", "profile")
@@ -49,6 +57,15 @@ def check_reference(
     for module in sorted(reachable(reference, codes)):
         if module in codes and entry in codes[module].imports():
             raise Invalid(f"imports {entry}: the judge never loads the submission", file=codes[module].file)
+
+
+def check_outputs_compiled(task: Task) -> None:
+    """Invalid if a check is to say what an answer is: whoever answers in C++ fills what the reference's would be."""
+    if "outputs" in task.own and task.own["outputs"].one_of("reference", "check") == "check":
+        raise task.own["outputs"].wrong(
+            "with `lang: cu` an answer has the type and shape of ref_kernel's, so check isn't possible",
+            hint="Leave it out, and define ref_kernel.",
+        )
 
 
 def outputs_of(task: Task, codes: Mapping[str, Code], main: str | None, reference: str) -> dict[str, str]:
@@ -192,15 +209,69 @@ def judge_only_files(
         found for code in roots for start in code.imports() & set(others) for found in reachable(start, others)
     }
     kept = {codes[module].name for module in judged - shared if module in codes} | {reference}
-    kept |= set(_named_files(task, "judge_files", codes))
-    for name in _named_files(task, "runner_files", codes):
+    kept |= set(_named_files(task, "judge_files"))
+    for name in _named_files(task, "runner_files"):
         if name == reference:
             raise task.own["runner_files"].wrong(f"{reference} belongs to the judge, so submissions must not see it")
         kept -= {name}
     return frozenset(kept)
 
 
-def _named_files(task: Task, key: str, codes: Mapping[str, Code]) -> tuple[str, ...]:
+def judge_only_compiled(
+    task: Task, files: Mapping[str, str], reference: str, found: CompiledReference, also: Iterable[str]
+) -> frozenset[str]:
+    """The same where the reference is C++ or CUDA: what only it names stays, unless the problem says otherwise.
+
+    What the header of the data types includes is shared, and what a source, a template, an accepted submission, a text
+    in `also` or another listed file includes. Python and recorded tensors are of no use to submissions.
+    """
+    told = task.table["config"].table() if "config" in task.table else {}
+    sources = set(told["sources"].texts() if "sources" in told else ()) & set(files) - {reference}
+    others = {name: text for name, text in files.items() if name != reference or name in found.shared}
+    needed = reached({*found.shared, *sources}, others, includes)
+    to_runner = _told_to_share(task, files, others, reference)
+    texts = [*also, *accepted_texts(task.file.parent, SUBMISSION_SUFFIXES)]
+    roots = {*needed, *to_runner, *(name for text in texts for name in includes(text))}
+    judged = reached([reference], files, names_files)
+    kept = {name for name in files if name in judged or name.endswith((".py", recorded.SUFFIX))}
+    kept -= reached({*roots, *(set(others) - kept)}, others, includes)
+    for item in task.own["judge_files"].items() if _named_files(task, "judge_files") else ():
+        name = item.text()
+        if name in to_runner:
+            raise item.wrong(f"{name} is among the runner_files, too")
+        if name in needed:
+            raise item.wrong(f"{name} can't stay with the judge: {_why_needed(name, files, needed, found, sources)}")
+        kept.add(name)
+    return frozenset(kept & set(files))
+
+
+def _told_to_share(task: Task, files: Mapping[str, str], others: Mapping[str, str], reference: str) -> set[str]:
+    """What `runner_files` names."""
+    for item in task.own["runner_files"].items() if _named_files(task, "runner_files") else ():
+        if item.text() not in files:
+            raise item.wrong(f"{item.text()} never reaches a submission: it is a program, or the submission's own file")
+        if item.text() not in others:
+            raise item.wrong(f"{reference} belongs to the judge, so submissions must not see it")
+    return set(_named_files(task, "runner_files"))
+
+
+def _why_needed(
+    name: str, files: Mapping[str, str], needed: set[str], found: CompiledReference, sources: set[str]
+) -> str:
+    if name in found.shared:
+        return "it defines input_t, the type of the data"
+    if name in sources:
+        return "it is among config.sources, which are compiled with every submission"
+    by = min(other for other in needed if name in includes(files[other]))
+    return f"every submission is compiled with {by}, which includes it"
+
+
+def including_unseen(files: Mapping[str, str], runner: Sequence[str]) -> list[tuple[str, str]]:
+    """Which file that submissions see includes which that they don't."""
+    return [(at, name) for at in runner for name in sorted(includes(files[at]) & set(files) - set(runner))]
+
+
+def _named_files(task: Task, key: str) -> tuple[str, ...]:
     if key not in task.own:
         return ()
     known = {row.table()["name"].text() for row in task.table["files"].items()}

@@ -44,8 +44,11 @@ from kbslurm.problems.roles import (
     NO_SEED,
     allowed_modes,
     bundled_main,
+    check_outputs_compiled,
     check_reference,
     importing_reference,
+    including_unseen,
+    judge_only_compiled,
     judge_only_files,
     outputs_of,
     runner_files,
@@ -90,8 +93,10 @@ def problem_of_task(file: Path, *, root: Path | None, name: str | None) -> Probl
         raise required_value(table, "files", file).wrong(
             f"doesn't list {reference}, so there is nothing to judge submissions with"
         )
+    if compiles:
+        check_outputs_compiled(task)
     if compiles and not reference.endswith(".py"):
-        return _of_compiled_task(task, entry, files, reference, name=name or problem_name(base.name))
+        return _of_compiled_task(task, entry, files, marks, reference, name=name or problem_name(base.name))
     codes = {
         module_name(n): parsed_code(t, (base / marks[n].text()).resolve(), n)
         for n, t in files.items()
@@ -224,13 +229,16 @@ def _formula(task: Task, at: Marked, name: str) -> str:
     return text
 
 
-def _of_compiled_task(task: Task, entry: str, files: Mapping[str, str], reference: str, *, name: str) -> Problem:
+def _of_compiled_task(
+    task: Task, entry: str, files: Mapping[str, str], marks: Mapping[str, Marked], reference: str, *, name: str
+) -> Problem:
     """A problem whose reference is also C++ or CUDA."""
     table, own = task.table, task.own
     if _arrays(task):
         raise own["arrays"].wrong(
             "a C++ reference has its arrays in host memory", hint="Write the reference in Python."
         )
+    _wrapper(task, (), compiles=True)
     found = read_reference(reference, files, task.file.parent / reference)
     check = CaseCheck(generate=found.generate)
     tests = check.cases(required_value(table, "tests", task.file), least=1)
@@ -243,6 +251,12 @@ def _of_compiled_task(task: Task, entry: str, files: Mapping[str, str], referenc
     modes: tuple[str, ...] = ALL_MODES if benchmarks else ("test",)
     if "modes" in own:
         modes = tuple(m for m in modes if m in {item.one_of(*ALL_MODES) for item in own["modes"].items()})
+    config, templates = _config(task), _templates(task)
+    also = [*templates.values(), *([config["baseline"]] if "baseline" in config else [])]
+    judge_only = judge_only_compiled(task, kept, reference, found, also)
+    runner = tuple(n for n in kept if n not in judge_only)
+    for at, unseen in including_unseen(kept, runner):
+        task.warn(marks[at], f"{at} includes {unseen}, which isn't available to the submission")
     return Problem(
         name=name,
         lang="cu",
@@ -250,7 +264,7 @@ def _of_compiled_task(task: Task, entry: str, files: Mapping[str, str], referenc
         build=_build(task, kept, found.adapter),
         description=capped_text(table["description"]) if "description" in table else "",
         files={n: included_once(t) if n in found.shared else t for n, t in kept.items()},
-        runner_files=tuple(n for n in kept if n != reference or n in found.shared),
+        runner_files=runner,
         reference=reference,
         entry=entry,
         tests=tests,
@@ -261,11 +275,12 @@ def _of_compiled_task(task: Task, entry: str, files: Mapping[str, str], referenc
         limits=limits_of(table, own),
         budget=budget_of(own),
         cold=cold_of(own),
-        config=_config(task),
+        config=config,
         gpus=gpu_types(table),
-        templates=_templates(task),
+        templates=templates,
         modes=modes,
         warnings=(*task.warnings, *sharing_notes(task.file, reference, found)),
+        sizes=sizes_of(task, check, benchmarks=bool(benchmarks)),
     )
 
 
@@ -277,6 +292,8 @@ def _reference_name(task: Task, files: Mapping[str, str], *, compiles: bool) -> 
 
 def _build(task: Task, files: Mapping[str, str], adapter: Mapping[str, Any]) -> Build:
     """How `lang: cu` submissions are compiled: `config` as in other harnesses, without their programs."""
+    if "build" in task.own and task.own["build"].one_of("auto", "always", "never") == "never":
+        raise task.own["build"].wrong("submissions in C++ are always built")
     table = task.table["config"].table() if "config" in task.table else {}
     task.warnings += unknown_keys(table, frozenset({"main", *CONFIG_KEYS}))
     told = {key: list(table[key].texts()) if key in table else [] for key in CONFIG_KEYS}

@@ -42,6 +42,25 @@ def test_a_compiled_problem_is_ranked(tmp_path: Path) -> None:
 
 
 @needs(GXX)
+@pytest.mark.parametrize("keys", ["", "  judge_files: [secret.h]\n"])
+def test_a_header_of_the_judges_is_nowhere_for_a_compiled_submission(tmp_path: Path, keys: str) -> None:
+    folder = shutil.copytree(SHAPES / "cu_header", tmp_path / "problem")
+    (folder / "secret.h").write_text("#pragma once\ninline float halved(float x) { return x / 2; }\n")
+    (folder / "reference.cuh").write_text('#include "secret.h"\n' + (folder / "reference.cuh").read_text())
+    text = (folder / "task.yml").read_text()
+    text = text.replace("files:\n", "files:\n  - {name: secret.h, source: secret.h}\n")
+    (folder / "task.yml").write_text(
+        text.replace("kbslurm: {launches: 2, calls: 5}\n", f"kbslurm:\n  launches: 2\n{keys}")
+    )
+    honest = (folder / "submissions/accepted/host.cpp").read_text()
+    problem, got = load(folder), {}
+    for name, source in (("honest.cpp", honest), ("thief.cpp", f'#include "secret.h"\n{honest}')):
+        report = run_trial(problem, name, source, "test", work=tmp_path, eval_dir=eval_dir()).report
+        got[name] = (report.verdict, "secret.h" in f"{report.reason}{report.log}")
+    assert got == {"honest.cpp": ("passed", False), "thief.cpp": ("error", True)}
+
+
+@needs(GXX)
 @pytest.mark.parametrize("baseline", ['"reference"', '"submissions/accepted/product.cu"'])
 def test_a_compiled_problem_in_one_file_has_a_baseline(tmp_path: Path, baseline: str) -> None:
     shutil.copytree(SHAPES / "cu_one_file", tmp_path / "product")

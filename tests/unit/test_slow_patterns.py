@@ -16,6 +16,7 @@ PATTERNS = {
     "cases": compiled_code._CASES,
     "baseline": compiled_code._BASELINE,
     "pragma": compiled_code._ONCE,
+    "includes": compiled_code._INCLUDE,
     "hidden cases": hidden_comment._COMMENTED,
     "errors": commands._ERROR,
 }
