@@ -72,12 +72,10 @@ def outputs_of(task: Task, codes: Mapping[str, Code], main: str | None, referenc
     """Who says what an answer is. A bundled eval.py gives its check whatever the submission returned; without one the
     reference's own answer sets type and shape."""
     code = codes[module_name(reference)]
-    answers, several = _has(code, ANSWERS, codes), "multi_gpu" in task.table and task.table["multi_gpu"].flag()
-    usual = "check" if (main or not answers) and not several else "reference"
+    answers = _has(code, ANSWERS, codes)
+    usual = "check" if main or not answers else "reference"
     told = task.own["outputs"].one_of("reference", "check") if "outputs" in task.own else usual
-    if told == "check" and several:
-        raise task.own["outputs"].wrong("with several ranks, outputs have the reference's type and shape")
-    if told == "reference" and not several:
+    if told == "reference":
         required_function(code, ANSWERS, codes)
     flops = task.own.get("flops")
     if not answers and flops is not None and counted_operation(flops.value) is not None:

@@ -276,7 +276,7 @@ OWN_FORMS = {
 
 @pytest.mark.parametrize("has_answer", [True, False])
 def test_a_check_decides_in_several_ranks_what_an_answer_is(has_answer: bool, tmp_path: Path) -> None:
-    """With `outputs: check`, which is the default beside an eval.py."""
+    """With `outputs: check`."""
     reference = ARRAYS["reference.py"].replace("(data[0] * 2 == output)", "(data[0] * 2 == list(output))")
     if not has_answer:
         reference = reference.replace("def ref_kernel", "def unused")
@@ -286,3 +286,65 @@ def test_a_check_decides_in_several_ranks_what_an_answer_is(has_answer: bool, tm
             report = judged(tmp_path / f"{form} {outputs}", told).told
             right = "passed" if outputs == "check" and form != "wrong ones" else "wrong"
             assert report.verdict == right, (form, outputs, report.reason)
+
+
+def beside_an_eval(folder: Path, reference: str, source: str) -> wire.Manifest:
+    """A problem for two ranks with a check and no answer of its own, as it is loaded from its folder."""
+    folder.mkdir()
+    (folder / "reference.py").write_text(reference)
+    (folder / "eval.py").write_text(
+        "from submission import custom_kernel\nfrom reference import check_implementation\n"
+    )
+    listed = "".join(f"  - {{name: {name}, source: {name}}}\n" for name in ("reference.py", "eval.py"))
+    (folder / "task.yml").write_text(
+        'lang: py\nmulti_gpu: true\nconfig: {main: eval.py}\nfiles:\n  - {name: submission.py, source: "@SUBMISSION@"}\n'
+        f"{listed}tests:\n  - {{world_size: 2, n: 100, seed: 1}}\nbenchmarks:\n  - {{world_size: 2, n: 200, seed: 2}}\n"
+        "kbslurm: {launches: 1, calls: 3, max_calls: 3}\n"
+    )
+    return manifest_for(
+        load(folder), token=new_job_name(), attempt=1, nonce="n0nce", mode="benchmark", gpu="cpu", source=source,
+        secret_seed=SECRET,
+    )  # fmt: skip
+
+
+def test_ranks_may_have_a_check_alone(tmp_path: Path) -> None:
+    reference = ARRAYS["reference.py"].replace("(data[0] * 2 == output)", "(data[0] * 2 == list(output))")
+    reference = reference.replace("def ref_kernel", "def unused")
+    for name, (form, source) in enumerate(OWN_FORMS.items()):
+        report = judged(tmp_path / f"{name}", beside_an_eval(tmp_path / f"of {name}", reference, source)).told
+        assert report.verdict == ("wrong" if form == "wrong ones" else "passed"), (form, report.reason)
+
+
+GATHER = """
+import torch
+
+
+def generate_input(rank, world_size, n, seed):
+    return torch.tensor([rank]).to(f"cuda:{rank}"), rank, world_size
+
+
+def check_implementation(data, output):
+    for n in range(data[2]):
+        if output[n].item() != n:
+            return False, f"rank {data[1]} has {output[n].item()} as number {n}"
+    return True, ""
+"""
+GATHERS = """
+import torch
+import torch.distributed as dist
+
+
+def custom_kernel(data):
+    found = [torch.zeros_like(data[0]) for _ in range(data[2])]
+    dist.all_gather(found, data[0])
+    return found
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.usefixtures("with_torch")
+@pytest.mark.parametrize(("source", "verdict"), [(GATHERS, "passed"), (GATHERS.replace("dist.all", "#"), "wrong")])
+def test_tensors_gathered_from_all_ranks_are_checked(source: str, verdict: str, tmp_path: Path) -> None:
+    """As KernelBot's example of that name has it."""
+    report = judged(tmp_path / "run", beside_an_eval(tmp_path / "gather", GATHER, source)).told
+    assert report.verdict == verdict, report.reason

@@ -62,6 +62,16 @@ def test_what_is_out_of_bounds_is_not_granted(tree: object) -> None:
     assert granted(claim(tree), LIKE) is None
 
 
+def test_tensors_may_be_on_the_judges_device_where_no_reference_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claimed_layout, "_made", lambda node, alone, size: node)  # without torch
+    told = claim(["l", [["T", "int64", [1], 0, 8, "cuda"]]])
+    assert granted(told, claimed_layout.ANY, cap=64) is None
+    found = granted(told, claimed_layout.ANY, cap=64, device="cuda")
+    assert found is not None
+    assert found.tree == ["l", [["T", "int64", [1], 0, 8, "cuda"]]]
+    assert granted(told, claimed_layout.ANY, cap=64, device="mps") is None
+
+
 def test_numbers_that_are_objects_of_their_own_take_the_judge_more() -> None:
     """A list of them may be as long as the array that the reference gives, and not eight times as large."""
     million = 1 << 20

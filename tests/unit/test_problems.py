@@ -252,6 +252,27 @@ def test_a_bundled_eval_leaves_it_to_the_check_what_an_answer_is(folder: Path) -
         load(folder)
 
 
+def test_it_is_the_same_for_several_ranks(folder: Path) -> None:
+    ranks = TASK.replace("{n: ", "{world_size: 2, n: ").replace("  - n: 5\n", "  - n: 5\n    world_size: 2\n")
+    ranks += "multi_gpu: true\n"
+    (folder / "task.yml").write_text(ranks)
+    inputs = REFERENCE.replace("(n, seed,", "(rank, world_size, n, seed,")
+    (folder / "reference.py").write_text(inputs)
+    assert "outputs" not in load(folder).config
+    append(folder, "kbslurm: {outputs: check}\n")
+    assert load(folder).config["outputs"] == "check"
+    (folder / "reference.py").write_text(inputs.replace("def ref_kernel", "def unused"))
+    assert load(folder).config["outputs"] == "check"
+    (folder / "task.yml").write_text(ranks)
+    with pytest.raises(Invalid, match="the function ref_kernel is missing"):
+        load(folder)
+    with_file(folder, "eval.py", "from submission import custom_kernel\nfrom reference import check_implementation\n")
+    assert load(folder).config["outputs"] == "check"
+    append(folder, "kbslurm: {outputs: reference}\n")
+    with pytest.raises(Invalid, match="the function ref_kernel is missing"):
+        load(folder)
+
+
 def test_a_check_may_be_missing_where_the_bundled_eval_does_without(folder: Path) -> None:
     (folder / "reference.py").write_text(REFERENCE.replace("def check_imp", "def imp"))
     with pytest.raises(Invalid, match="the function check_implementation is missing"):

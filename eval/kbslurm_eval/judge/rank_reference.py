@@ -185,12 +185,16 @@ class RankReference:
         """For each rank, the layout of an output that isn't of the reference's, where the check is to decide."""
         if not self._open:
             return [None] * self.world
-        found: list[layouts.Layout | None] = []
-        for part, reply in zip(prepared.parts, replies, strict=True):
-            differs = reply.status in (Status.WRONG_SHAPE, Status.WRONG_TYPE)
-            cap = open_cap(part.packed) if part.layout == claimed_layout.ANY else 0
-            found.append(claimed_layout.granted(reply.text, part.layout, cap=cap) if differs else None)
-        return found
+        return [
+            self._granted(part, reply.text) if reply.status in (Status.WRONG_SHAPE, Status.WRONG_TYPE) else None
+            for part, reply in zip(prepared.parts, replies, strict=True)
+        ]
+
+    def _granted(self, part: Prepared, claim: str) -> layouts.Layout | None:
+        if part.layout != claimed_layout.ANY:
+            return claimed_layout.granted(claim, part.layout)
+        device = "cuda" if self.group == process_group.ON_GPUS else "cpu"  # which every rank of the judge's has then
+        return claimed_layout.granted(claim, part.layout, cap=open_cap(part.packed), device=device)
 
     def misfits(self, prepared: PreparedRanks, outputs: Sequence[bytes | bytearray | memoryview]) -> list[str]:
         """For each rank, why its bytes aren't a valid output; empty if they are."""

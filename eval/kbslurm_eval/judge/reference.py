@@ -233,8 +233,9 @@ class Reference:
         """The layout of an output that isn't of the reference's, where the problem's check is to decide."""
         if not self._open:
             return None
-        cap = 0 if self.answers else open_cap(prepared.packed)
-        return claimed_layout.granted(text, prepared.layout, cap=cap)
+        if self.answers:
+            return claimed_layout.granted(text, prepared.layout)
+        return claimed_layout.granted(text, prepared.layout, cap=open_cap(prepared.packed), device=self.device)
 
     def in_that_form(self, told: layouts.Layout, like: layouts.Layout, prepared: Prepared) -> layouts.Layout | None:
         """The same of this call, for a submission that answered so when that was asked for."""

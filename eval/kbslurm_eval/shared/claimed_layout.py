@@ -51,14 +51,14 @@ def without_claim(text: str) -> str:
     return text.partition(_MARK)[0]
 
 
-def granted(text: str, like: Layout, *, cap: int = 0) -> Layout | None:
-    """The judge's part: the layout of an output as this text claims it, or None. `cap`: the most bytes it may have
-    where the reference's answer doesn't say."""
+def granted(text: str, like: Layout, *, cap: int = 0, device: str = "cpu") -> Layout | None:
+    """The judge's part: the layout of an output as this text claims it, or None. Where there is no reference's answer
+    to say it: `cap`, the most bytes that it may have, and `device`, where else it may have tensors."""
     claim = text.partition(_MARK)[2]
     if not claim:
         return None
     try:
-        laid = _Laid(cap or FACTOR * like.size + LEAST_CAP, _devices(like.tree))
+        laid = _Laid(cap or FACTOR * like.size + LEAST_CAP, _devices(like.tree) | {device})
         return Layout(tree=laid.node(json.loads(claim), 0), size=laid.end)
     except (ValueError, TypeError, KeyError, IndexError, RecursionError):
         return None

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 HOST = "127.0.0.1"
+ON_GPUS = "nccl"  # the backend where each rank has a device
 GROUP_S = 600.0  # longer than any phase: the judge's own limits end a collective that hangs
 
 
@@ -35,6 +36,6 @@ def join_group(*, rank: int, world: int) -> str:
         if torch.cuda.device_count() < world:
             raise OSError(f"{world} GPUs are needed, but {torch.cuda.device_count()} are visible")
         torch.cuda.set_device(rank)
-        backend = "nccl"
+        backend = ON_GPUS
     distributed.init_process_group(backend, rank=rank, world_size=world, timeout=timedelta(seconds=GROUP_S))
     return backend
