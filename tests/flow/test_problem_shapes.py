@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,7 +103,62 @@ def test_what_torch_compiles_inline_is_compiled_once(tmp_path: Path) -> None:
 def test_triton_is_interpreted_on_a_cpu(tmp_path: Path) -> None:
     folder = SHAPES / "triton_axpy"
     found = list(verify(folder, problem=load(folder), work=tmp_path, eval_dir=eval_dir(), mode="test"))
-    assert {(v.file.name, v.got) for v in found} == {("blocks.py", "passed"), ("no_last_block.py", "wrong")}
+    assert {(v.file.name, v.got) for v in found} == {
+        ("blocks.py", "passed"),
+        ("tuned.py", "passed"),
+        ("no_last_block.py", "wrong"),
+    }
+
+
+# Triton's own code, with a driver that compiles and times nothing. What it prints: how often a kernel was timed.
+TUNED = """
+import sys
+
+from kbslurm_eval.build import built_files
+
+built_files.furnish({"place": "built", "cache": sys.argv[1]}, sys.argv[1] + "-none")
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.runtime.driver import driver
+
+timed = []
+
+
+class Driver:
+    def get_current_target(self):
+        return GPUTarget("cuda", 90, 32)
+
+    def get_benchmarker(self):
+        return lambda call, quantiles: timed.append(call) or [1.0 / len(timed)] * 3
+
+
+driver.set_active(Driver())
+
+
+@triton.autotune(configs=[triton.Config({"block": size}) for size in (128, 256)], key=["n"])
+@triton.jit
+def kernel(n, block: tl.constexpr):
+    pass
+
+
+kernel.fn.run = lambda *args, **chosen: None
+kernel.run(5, grid=(1,), warmup=False)
+print(len(timed), kernel.best_config.kwargs["block"])
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.usefixtures("with_torch")
+def test_triton_keeps_what_it_tuned_with_what_was_built(tmp_path: Path) -> None:
+    file = tmp_path / "tuned.py"
+    file.write_text(TUNED)
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(eval_dir())}
+    told = [
+        subprocess.run([sys.executable, file, tmp_path / "cache"], env=env, text=True, capture_output=True, check=True)
+        for _ in range(2)
+    ]
+    assert [one.stdout.split() for one in told] == [["2", "256"], ["0", "256"]]
 
 
 # A problem's own file of that name: what matters here is who calls it, where, and with which environment.

@@ -37,6 +37,7 @@ def furnish(told: dict[str, Any], folder: str) -> str | None:
         for name, below in CACHES.items():
             os.environ[name] = os.path.join(cache, below)
             os.makedirs(os.environ[name], exist_ok=True)
+        os.environ["TRITON_CACHE_AUTOTUNING"] = "1"  # which configuration was the fastest is kept with the kernels
     return str(cache)
 
 

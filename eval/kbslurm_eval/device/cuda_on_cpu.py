@@ -2,14 +2,16 @@
 
 What is asked of torch for a CUDA device is given on the CPU: factories and `.to('cuda')`, `.cuda()`, generators, and
 the calls that only wait or tidy up on a device. `torch.cuda.is_available()` stays False, and what needs a device (a
-stream, an event, a kernel) fails as it did. Triton interprets its kernels there instead of compiling them. It is for
-trying problems and for tests: nothing is ranked there.
+stream, an event, a kernel) fails as it did. Triton interprets its kernels there instead of compiling them, and tunes
+none. It is for trying problems and for tests: nothing is ranked there.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
+import os
 import re
 import warnings
 from collections.abc import Iterable
@@ -31,6 +33,16 @@ def wanted(gpu: str, texts: Iterable[str]) -> bool:
 def interpreted(gpu: str, texts: Iterable[str]) -> bool:
     """Whether this device is the CPU, and any of these texts has kernels in Triton."""
     return gpu.lower() == "cpu" and any(imports(text, "triton") for text in texts)
+
+
+def interpret() -> None:
+    """From here on Triton interprets its kernels, and one that is to be tuned takes the first of its configurations:
+    there is no device to time them on."""
+    os.environ["TRITON_INTERPRET"] = "1"
+    os.environ.pop("TRITON_CACHE_AUTOTUNING", None)  # older ones look for a device to name what they keep by
+    with contextlib.suppress(Exception, SystemExit):  # whoever imports it meets that again
+        tuner: Any = importlib.import_module("triton.runtime.autotuner")
+        tuner.Autotuner._bench = lambda *args, **kwargs: [1.0, 1.0, 1.0]
 
 
 def imports(text: str, module: str) -> bool:

@@ -91,7 +91,7 @@ def _suit(gpu: str, texts: list[str]) -> None:
     if cuda_on_cpu.wanted(gpu, texts):
         cuda_on_cpu.install()
     if cuda_on_cpu.interpreted(gpu, texts):
-        os.environ["TRITON_INTERPRET"] = "1"
+        cuda_on_cpu.interpret()
 
 
 def _wrapped(wrapper: str, submission: Any, entry: str) -> tuple[int, str, Any]:

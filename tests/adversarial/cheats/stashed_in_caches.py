@@ -2,7 +2,7 @@
 # mypy: ignore-errors
 # group: persistence
 # catalogue: E4 S1 S5
-# tries: keep answers for later launches among what its builder left: in the compilers' caches (TRITON_CACHE_DIR and others, KBSLURM_CACHE) and in /built
+# tries: keep answers for later launches among what its builder left: in the compilers' caches (TRITON_CACHE_DIR and others, KBSLURM_CACHE), as a kernel or as the times of its configurations, and in /built
 # verdict: passed
 # phases: all
 # never: STASHED
@@ -11,7 +11,7 @@ import stat
 
 _CACHES = {os.environ[n] for n in os.environ if n.endswith(("_CACHE", "_CACHE_DIR", "_EXTENSIONS_DIR", "_CACHE_HOME"))}
 _PLACES = {*_CACHES, "/built", *(os.path.dirname(p) for p in _CACHES)}
-_FILES = [os.path.join(p, "kernel-0.cubin") for p in _PLACES]
+_FILES = [os.path.join(p, name) for p in _PLACES for name in ("kernel-0.cubin", "kernel.autotune.json")]
 _RUNNER = any(map(os.path.exists, _FILES))  # a builder was here before
 for _file in _FILES:
     if os.path.exists(_file):
