@@ -297,7 +297,8 @@ def beside_an_eval(folder: Path, reference: str, source: str) -> wire.Manifest:
     )
     listed = "".join(f"  - {{name: {name}, source: {name}}}\n" for name in ("reference.py", "eval.py"))
     (folder / "task.yml").write_text(
-        'lang: py\nmulti_gpu: true\nconfig: {main: eval.py}\nfiles:\n  - {name: submission.py, source: "@SUBMISSION@"}\n'
+        "lang: py\nmulti_gpu: true\nconfig: {main: eval.py}\nfiles:\n"
+        '  - {name: submission.py, source: "@SUBMISSION@"}\n'
         f"{listed}tests:\n  - {{world_size: 2, n: 100, seed: 1}}\nbenchmarks:\n  - {{world_size: 2, n: 200, seed: 2}}\n"
         "kbslurm: {launches: 1, calls: 3, max_calls: 3}\n"
     )
