@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -315,7 +316,16 @@ def test_a_person_gets_the_account_that_pays_for_their_jobs(kbslurm: CommandLine
 
 
 def test_problems_are_added_listed_and_shown(kbslurm: CommandLine) -> None:
-    assert kbslurm("problem", "add", str(EXAMPLES / "rowsoftmax")).code == 0
+    told = kbslurm("problem", "add", str(EXAMPLES / "rowsoftmax"))
+    assert told.code == 0 and re.search(
+        r"problem rowsoftmax, its first version \(number [2-9]\d*, \w{12}\)", told.out
+    ), told.out
+    changed = kbslurm.cwd / "rowsoftmax"
+    shutil.copytree(EXAMPLES / "rowsoftmax", changed)
+    with (changed / "reference.py").open("a") as file:
+        file.write("\n# changed\n")
+    assert "its 2nd version (number" in kbslurm("problem", "add", str(changed)).out
+    assert "its first version (number" in kbslurm("problem", "add", str(EXAMPLES / "rowsoftmax")).out
     names = {row["name"] for row in kbslurm("problem", "list", "--json").json()}
     assert names == {"transpose", "rowsoftmax"}
     shown = kbslurm("problem", "show", "rowsoftmax", "--json").json()

@@ -63,7 +63,9 @@ def test_a_problem_is_added_with_what_trying_it_found_and_a_board_is_made_on_it(
     assert answer.status_code == 200, answer.text
     told = words(answer.text)
     (version,) = (one for one in api.store.problems.all() if one.name == "turning")
-    assert f"turning has version {version.id}." in told and f"Its inputs were tried: {version.inputs}" in told
+    assert (
+        f"turning has version {version.id}, its first." in told and f"Its inputs were tried: {version.inputs}" in told
+    )
     assert 'href="/staff/boards/new?problem=turning"' in answer.text
     assert "<option selected>turning</option>" in hana.get("/staff/boards/new?problem=turning").text
     (act,) = api.store.events.audit_log(limit=1)
@@ -111,6 +113,7 @@ def test_a_version_becomes_live_once_it_is_confirmed(api: ServedApi, hana: httpx
     judged(api, "ada", 0.5)
     assert 'name="version"' not in hana.get("/staff/board/transpose").text, "there is no other"
     answer = added(hana, name, packed(reference="\n# another version\n"))
+    assert re.search(r"has version \d+, its 2nd\.", words(answer.text))
     assert "It isn't live yet" in answer.text and 'href="/staff/board/transpose#to-judging"' in answer.text, answer.text
     new = max(one.id for one in api.store.problems.all() if one.name == name)
     assert new != old.problem_version_id

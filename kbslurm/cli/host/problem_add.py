@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +12,7 @@ from kbslurm.cli.arguments import Json, Root
 from kbslurm.cli.host.connect import host
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.printing import caution
+from kbslurm.domain.amounts import ordinal
 from kbslurm.errors import EXIT_OK, Invalid, KbslurmError
 
 if TYPE_CHECKING:
@@ -42,11 +43,12 @@ def problem_add(
     sent = Packed(directory, name=name, root=root)
     problem = sent.problem
     with host() as hosts:
+        known = () if as_json else hosts.problems()
         came = hosts.add_problem(sent)
     if as_json:
         printing.as_json(_added(problem, came))
         return EXIT_OK
-    _tell_added(problem, came)
+    _tell_added(problem, came, known)
     printing.say(f"kbslurm board create NAME --problem {problem.name} --gpus … makes a board from it")
     return EXIT_OK
 
@@ -65,6 +67,7 @@ def _add_set(found: ProblemSet, name: str | None, as_json: bool) -> int:
     for warning in found.warnings:
         caution(warning)
     with host() as hosts:
+        known = () if as_json else hosts.problems()
         for entry, loaded in problem_set.load_each(found):
             if isinstance(loaded, KbslurmError):
                 rows.append({"problem": entry.name, "error": {"message": loaded.message, "hint": loaded.hint}})
@@ -81,7 +84,7 @@ def _add_set(found: ProblemSet, name: str | None, as_json: bool) -> int:
             board = {"gpus": entry.gpus or loaded.gpus, "deadline_at": entry.deadline, "zone": found.zone}
             rows.append({**_added(loaded, came), **board})
             if not as_json:
-                _tell_added(loaded, came)
+                _tell_added(loaded, came, known)
     bad = [row for row in rows if "error" in row]
     if as_json:
         printing.as_json({"set": found.name, "problems": rows})
@@ -96,9 +99,13 @@ def _added(problem: Problem, came: Mapping[str, Any]) -> dict[str, Any]:
     return {**told, "warnings": problem.warnings, "inputs": came.get("inputs", "")}
 
 
-def _tell_added(problem: Problem, came: Mapping[str, Any]) -> None:
+def _tell_added(problem: Problem, came: Mapping[str, Any], known: Sequence[Mapping[str, Any]]) -> None:
+    """Versions are numbered over all problems, so say which of its own it is as well. `known`: those there before."""
     for warning in problem.warnings:
         caution(warning)
     if came.get("inputs", "").startswith("unchecked"):
         caution(f"inputs {came['inputs']}")
-    printing.say(f"problem {problem.name}, version {came['version']} ({problem.digest[:12]})")
+    ours = [one["id"] for one in known if one["name"] == problem.name]
+    nth = ours.index(came["version"]) + 1 if came["version"] in ours else len(ours) + 1
+    which = "first" if nth == 1 else ordinal(nth)
+    printing.say(f"problem {problem.name}, its {which} version (number {came['version']}, {problem.digest[:12]})")

@@ -20,6 +20,7 @@ from kbslurm.api.pages.page_files import Table, page_and_files
 from kbslurm.api.pages.visitors import Visitors, to_login
 from kbslurm.api.refusals import KIND, public_sentence
 from kbslurm.domain import contest
+from kbslurm.domain.amounts import ordinal
 from kbslurm.domain.problem import Problem
 from kbslurm.errors import Invalid, Misconfigured, NotFound, Refused
 from kbslurm.problems import upload as problem_upload
@@ -54,7 +55,7 @@ def staff_problem_pages(router: APIRouter, context: Context, visitors: Visitors)
             status=status,
             as_files={"problems": Table(columns=COLUMNS, rows=rows)},
             rows=rows,
-            added=added,
+            added=added if added is None else {**added, "nth": _nth(rows, added)},
             boards=[] if added is None else _boards_of(context, added),
             why=why,
             name=typed.get("name", ""),
@@ -113,6 +114,12 @@ def _rows(work: Hosting, context: Context) -> Sequence[Mapping[str, Any]]:
         live.setdefault(board.problem_version_id, []).append(board.name)
     rows = [{**one, "boards": sorted(live.get(one["id"], []))} for one in work.problems()]
     return sorted(rows, key=lambda one: (one["name"].lower(), -one["id"]))
+
+
+def _nth(rows: Sequence[Mapping[str, Any]], added: Mapping[str, Any]) -> str:
+    """Which of the problem's own versions it is: they are numbered over all problems."""
+    nth = sum(one["name"] == added["problem"] and one["id"] <= added["version"] for one in rows)
+    return "first" if nth == 1 else ordinal(nth)
 
 
 def _boards_of(context: Context, added: Mapping[str, Any]) -> list[str]:
