@@ -271,7 +271,7 @@ def _reports(detail: Mapping[str, Any]) -> dict[str, str]:
 
 def _stdout(detail: Mapping[str, Any], profile: Mapping[str, Any] | None) -> str:
     log = str(detail.get("log", ""))
-    return log if profile is None else f"{detail.get('profile', '')}\n\n{log}".strip()
+    return log if profile is None else f"{profiles.summary(detail)}\n\n{log}".strip()
 
 
 def _key(view: SubmissionView, number: int, one: Mapping[str, Any]) -> str:

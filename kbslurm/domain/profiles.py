@@ -10,11 +10,28 @@ from typing import Any
 
 TOOLS = {"ncu": "Nsight Compute", "rocprof": "rocprofv3", "torch": "torch.profiler", "cprofile": "cProfile"}
 KERNELS_SHOWN = 5
+WITHOUT_IMAGE = ("unshare", "seccomp", "process", "none")  # means of isolation that are the harness's own
 
 
 def digests(detail: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """What each profiler came to, by benchmark; verdicts of older versions have none."""
-    return [dict(row) for row in (detail or {}).get("digests") or ()]
+    means = _means(detail)
+    return [{**row, "trouble": placed(row.get("trouble", ""), means)} for row in (detail or {}).get("digests") or ()]
+
+
+def summary(detail: Mapping[str, Any] | None) -> str:
+    """The whole text, which the submission's own process wrote in part."""
+    return placed(str((detail or {}).get("profile", "")), _means(detail))
+
+
+def placed(text: str, means: str) -> str:
+    """Of a program that is missing the harness says "in this image"; where the run was in none, it is the machine."""
+    return text.replace("isn't in this image", "isn't on this machine") if means in WITHOUT_IMAGE else text
+
+
+def _means(detail: Mapping[str, Any] | None) -> str:
+    isolation = (detail or {}).get("isolation")
+    return str(isolation.get("means", "")) if isinstance(isolation, Mapping) else ""
 
 
 def title(row: Mapping[str, Any]) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 
 from kbslurm.backends.paths import AttemptPaths, put, read_artifacts, read_capped, said
 from kbslurm.backends.supervisor_exit import blamed
+from kbslurm.domain import profiles
 from kbslurm.domain.intake import chosen_benchmark
 from kbslurm.domain.manifest import manifest_for, manifest_text, time_limit_s
 from kbslurm.domain.problem import Problem
@@ -128,7 +129,7 @@ def run_trial(
 
 def as_try_json(trial: Trial) -> dict[str, Any]:
     """What `kbslurm try --json` prints: one object."""
-    report = trial.report
+    report, means = trial.report, trial.report.isolation.means
     return {
         "verdict": report.verdict,
         "reason": report.reason,
@@ -141,8 +142,8 @@ def as_try_json(trial: Trial) -> dict[str, Any]:
         "phases": [asdict(phase) for phase in report.phases],
         "isolation": asdict(report.isolation),
         "flags": list(report.flags),
-        "profile": report.profile,
-        "digests": [asdict(one) for one in report.digests],
+        "profile": profiles.placed(report.profile, means),
+        "digests": [{**asdict(one), "trouble": profiles.placed(one.trouble, means)} for one in report.digests],
         "took_s": round(trial.took_s, 3),
         "log": report.log if len(report.log) <= SHOWN_LOG_CAP else report.log[:SHOWN_LOG_CAP] + "\n[… cut]",
     }

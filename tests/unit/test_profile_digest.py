@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kbslurm.domain import profiles
 from kbslurm_eval.judge import profile_digest, profile_tables
 from kbslurm_eval.shared import wire
 
@@ -206,6 +207,19 @@ def test_torch_and_python() -> None:
     told = digest("cprofile", functions__json=json.dumps(python).encode())
     assert told.limits[0].startswith("custom_kernel (submission.py:3) takes 100 %")
     assert "It is Python" in told.limits[2]
+
+
+def test_a_program_is_missing_from_an_image_only_where_there_is_one() -> None:
+    row = {"benchmark": 0, "spec": "", "tool": "ncu", "trouble": "ncu isn't in this image"}
+    for means, where in (
+        ("apptainer", "in this image"),
+        ("unshare", "on this machine"),
+        ("process", "on this machine"),
+    ):
+        detail = {"isolation": {"means": means}, "digests": [row], "profile": "no profile: ncu isn't in this image"}
+        assert profiles.digests(detail)[0]["trouble"] == f"ncu isn't {where}"
+        assert profiles.summary(detail) == f"no profile: ncu isn't {where}"
+    assert profiles.digests({"digests": [row]})[0]["trouble"] == "ncu isn't in this image"
 
 
 # ------------------------------------------------------------------------------------------------- what nobody expects

@@ -87,8 +87,7 @@ def print_digests(run: RunView) -> None:
 
 def profile_of(run: RunView) -> str:
     """The profile's summary, produced by the submission's own process."""
-    detail = run.verdict.detail if run.verdict else None
-    return str((detail or {}).get("profile", ""))
+    return profiles.summary(run.verdict.detail if run.verdict else None)
 
 
 def waterfall(run: RunView) -> list[tuple[str, float]]:

@@ -74,7 +74,7 @@ def shown_run(
         "has_best": bool(rivals.best),
         "has_leader": bool(rivals.leader),
         "log": [{"case": one, "text": one.text[-LOG_CHARACTERS:]} for one in log_parts.by_case(detail)],
-        "profile": str(detail.get("profile", "")),
+        "profile": profiles.summary(detail),
         "digests": [
             {
                 "title": profiles.title(row),
