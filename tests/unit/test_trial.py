@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from kbslurm.cli.output.trial import print_trial
 from kbslurm.domain.problem import Problem
 from kbslurm.errors import Invalid
 from kbslurm.trial.run import Trial, as_try_json, exit_code, run_trial
 from kbslurm.trial.verifying import expected_verdicts, fullest_mode, verify
-from kbslurm_eval.shared.wire import PHASES, Isolation, PhaseResult, Report
+from kbslurm_eval.shared.timing import UNRESOLVED
+from kbslurm_eval.shared.wire import PHASES, BenchmarkResult, Isolation, PhaseName, PhaseResult, Report
 
 PROBLEM = Problem(name="p", files={"reference.py": ""}, tests=({},), benchmarks=({},), hidden=({},))
 # The harness can't be made to lie, so another program stands in for it here; it knows the manifest and the key.
@@ -160,3 +162,28 @@ def test_a_submission_that_cant_be_one_is_refused(tmp_path: Path) -> None:
         with pytest.raises(Invalid):
             run_trial(PROBLEM, name, text, "test", work=tmp_path, eval_dir=tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_times_below_a_score_are_those_it_is_made_of(capsys: pytest.CaptureFixture[str]) -> None:
+    def row(phase: PhaseName, ms: float, *flags: str) -> BenchmarkResult:
+        return BenchmarkResult(
+            phase=phase, index=0, spec="n: 1", status="pass", median_ns=ms * 1e6, low_ns=ms * 0.9e6, high_ns=ms * 1.1e6,
+            flags=list(flags),
+        )  # fmt: skip
+
+    def said(*rows: BenchmarkResult, score_s: float | None = 3.8e-3) -> str:
+        report = Report(
+            version=1, token="t", attempt=1, nonce="n", mode="leaderboard", problem_digest="d", harness_digest="h",
+            verdict="passed", reason="", score_s=score_s, interval_s=[3.7e-3, 3.9e-3], tests=[], benchmarks=list(rows),
+            phases=[], isolation=Isolation(level=1, means="x"), started_at_ns=1, ended_at_ns=2,
+        )  # fmt: skip
+        print_trial(Trial(report=report, took_s=1.0), as_json=False, ranking_by="geom")
+        return capsys.readouterr().out
+
+    short = row("benchmark", 1.6, UNRESOLVED)
+    told = said(short, row("ranked", 3.8))
+    assert "3.80 ms" in told and "1.60 ms" not in told and "wouldn't rank" not in told
+    told = said(short, row("ranked", 3.8, UNRESOLVED))
+    assert "wouldn't rank: too short to be timed here" in next(line for line in told.splitlines() if "score" in line)
+    assert "at most 3.80 ms" in told and "1.60 ms" not in told
+    assert "at most 1.60 ms" in said(short, score_s=None)

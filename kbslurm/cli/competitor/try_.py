@@ -125,7 +125,7 @@ def try_(
         for name, data in found.artifacts.items():
             (profiles / name).write_bytes(data)
     home = None if of_board is None else at_home(of_board, found.report, named, tried.changed)
-    print_trial(found, as_json=as_json, home=home)
+    print_trial(found, as_json=as_json, ranking_by=tried.problem.ranking_by, home=home)
     return run.exit_code(found.report.verdict)
 
 

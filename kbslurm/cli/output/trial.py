@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING
 
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.printing import coloured, escape, out
-from kbslurm.domain import failed_tests
+from kbslurm.domain import failed_tests, profiles
 from kbslurm.domain.amounts import counted, score, seconds, span
 
 if TYPE_CHECKING:
     from kbslurm.trial.at_home import AtHome
     from kbslurm.trial.run import Trial
-    from kbslurm_eval.shared.wire import BenchmarkResult
+    from kbslurm_eval.shared.timing import RankingBy
+    from kbslurm_eval.shared.wire import BenchmarkResult, Report
 
 UNRESOLVED = "UNRESOLVED"  # the harness's flag on a benchmark
 
 
-def print_trial(found: Trial, *, as_json: bool, home: AtHome | None = None) -> None:
+def print_trial(found: Trial, *, as_json: bool, ranking_by: RankingBy, home: AtHome | None = None) -> None:
     """The result of `kbslurm try`. `home`: of a board's problem."""
+    from kbslurm.domain.verdict import too_short
     from kbslurm.trial import at_home
     from kbslurm.trial import run as trials
 
@@ -31,26 +33,33 @@ def print_trial(found: Trial, *, as_json: bool, home: AtHome | None = None) -> N
     console.print(f"{coloured(report.verdict)}  {escape(report.reason)}".rstrip())
     if report.score_s is not None and report.interval_s:
         note = "" if report.paired else "  (unpaired: the problem has no baseline)"
-        console.print(f"score     {score(report.score_s, *report.interval_s)}{note}")
+        no_rank = "  [yellow]wouldn't rank[/]: too short to be timed here" if too_short(report, ranking_by) else ""
+        console.print(f"score     {score(report.score_s, *report.interval_s)}{no_rank}{note}")
     for phase in report.phases:
         took = span((phase.ended_at_ns - phase.started_at_ns) / 1e9)
         # A phase that the machine or the problem cut short neither failed nor passed.
         broken_off = report.verdict == "infrastructure" and phase is report.phases[-1]
         came = "[yellow]cut short[/]" if broken_off else "[green]ok[/]" if phase.passed else "[red]no[/]"
         console.print(f"{phase.name:<9} {came}  {took}")
-    for result in report.benchmarks:
-        if result.phase == "benchmark" and result.median_ns is not None:
-            console.print(f"  {escape(result.spec)}: {measured(result)}")
+    for result in _timed(report):
+        console.print(f"  {escape(result.spec)}: {measured(result)}")
     for line in failed_tests.in_words(map(vars, report.tests), len(report.tests)):
         console.print(f"  {escape(line)}", soft_wrap=True)
     if report.profile:
-        console.print(escape(report.profile), soft_wrap=True)
+        console.print(escape(profiles.placed(report.profile, report.isolation.means)), soft_wrap=True)
     console.print(f"isolation {report.isolation.level} ({escape(report.isolation.means)}), took {span(found.took_s)}")
     if report.log.strip():
         console.print("[bold]its output[/]")
         console.print(escape(report.log.rstrip()), soft_wrap=True)
     if home is not None:
         _print_home(home, ranks=report.mode == "leaderboard")
+
+
+def _timed(report: Report) -> list[BenchmarkResult]:
+    """The times that the score is made of; those of the phase before it where there is none."""
+    timed = [one for one in report.benchmarks if one.median_ns is not None]
+    ranked = [one for one in timed if one.phase == "ranked"]
+    return ranked or [one for one in timed if one.phase == "benchmark"]
 
 
 def _print_home(home: AtHome, *, ranks: bool) -> None:
