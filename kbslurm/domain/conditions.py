@@ -1,4 +1,5 @@
-"""Under which conditions a run was timed, for people: caches, clocks, and how narrow its interval had to be. Pure.
+"""Under which conditions a run was timed, for people: caches, clocks, and how narrow its interval had to be; and on a
+device how much of its times is the way there. Pure.
 
 All of it is from the report of a harness that may be older than the service, so anything missing or malformed is left
 out.
@@ -9,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kbslurm.domain.amounts import seconds
+
 
 def in_words(detail: Mapping[str, Any] | None) -> list[str]:
     """One sentence each, without its full stop; none of a run that wasn't timed."""
@@ -17,12 +20,38 @@ def in_words(detail: Mapping[str, Any] | None) -> list[str]:
         return []
     device = _table(host.get("device"))
     found = [_caches(_table(host.get("caches"))) if device else "", _clocks(_table(device.get("clocks")))]
+    found += [_device_times(device)] if device else []
     found += [_precision(_table(host.get("precision"))), _fewer(_table(host.get("fewer_launches")))]
     return [line for line in found if line]
 
 
 def _table(found: Any) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
+
+
+def _device_times(device: Mapping[str, Any]) -> str:
+    """Medians of the cases that count: what the runner claims of its device, and what the judge saw, without and with
+    the way there and the copies. The score is the last, less what no submission has a part in."""
+    rows = [_table(row) for row in device.get("times") or ()] if isinstance(device.get("times"), list) else []
+    ranked = [row for row in rows if row.get("phase") == "ranked"]
+    rows = ranked or [row for row in rows if row.get("phase") == "benchmark"]
+    claimed, judged, raw = (_reach(rows, name) for name in ("claimed_ns", "judge_ns", "raw_ns"))
+    if not (claimed and judged and raw):
+        return ""
+    return (
+        f"device {claimed} as the runner claims, {judged} by the judge's clock less the way there; "
+        f"with launch, wait and copies {raw}"
+    )
+
+
+def _reach(rows: list[Mapping[str, Any]], name: str) -> str:
+    """The one time, or the least and the most of several cases."""
+    ns = [row.get(name) for row in rows]
+    times = [one / 1e9 for one in ns if isinstance(one, (int, float)) and 0 <= one < 1e18]
+    if not times or len(times) < len(ns):
+        return ""
+    least, most = seconds(min(times)), seconds(max(times))
+    return least if least == most else f"{least} to {most}"
 
 
 def _caches(told: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from kbslurm.cli.output.submission import print_submission
 from kbslurm.domain.run import SubmissionId
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
@@ -324,3 +325,17 @@ def test_a_chart_of_ones_scores_has_its_axes_and_its_table(api: ServedApi) -> No
     assert len(re.findall(r'<circle class="dot', chart)) == 4 and len(re.findall(r"<text", chart)) >= 5
     assert f"<title>2 ms, #{last}</title>" in chart
     assert f'<tr class="own"><th scope="row"><a href="/s/{last}">' in text
+
+
+def test_a_devices_times_stand_on_the_page_and_in_the_terminal(
+    api: ServedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"phase": "ranked", "index": 0, "claimed_ns": 5_000, "judge_ns": 12_300, "raw_ns": 266_000, "agreed": True}
+    number = judged(api, "ada", 3e-3, host={"device": {"times": [row]}})
+    says = (
+        "evice 5.00 µs as the runner claims, 12.3 µs by the judge's clock less the way there; "
+        "with launch, wait and copies 266 µs"
+    )
+    assert f"D{says}" in seen(api, "ada", f"/s/{number}")
+    print_submission(api.store.submissions.get(number))
+    assert f"d{says}" in capsys.readouterr().out

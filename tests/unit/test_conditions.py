@@ -36,6 +36,36 @@ def test_clocks_that_did_not_hold_are_told() -> None:
     assert told(device={"clocks": {"source": "", "why": "no library"}}) == ["clocks weren't watched: no library"]
 
 
+def test_a_devices_times_are_told_without_and_with_the_way_there() -> None:
+    short = {
+        "phase": "ranked",
+        "index": 0,
+        "claimed_ns": 5_000.0,
+        "judge_ns": 12_300.0,
+        "raw_ns": 266_000,
+        "trip_ns": 7,
+    }
+    before = {**short, "phase": "benchmark", "claimed_ns": 9e9}
+    (line,) = told(device={"times": [before, short]})
+    assert line == (
+        "device 5.00 µs as the runner claims, 12.3 µs by the judge's clock less the way there; with launch, wait and "
+        "copies 266 µs"
+    )
+    long = {**short, "index": 1, "claimed_ns": 1.4e6, "judge_ns": 1.5e6, "raw_ns": 2e6}
+    (line,) = told(device={"times": [short, long]})
+    assert line.startswith("device 5.00 µs to 1.40 ms as the runner claims, 12.3 µs to 1.50 ms by")
+    assert told(device={"times": [{**short, "phase": "hidden"}]}) == []
+    for wrong in (
+        7,
+        [7],
+        [{**short, "raw_ns": None}],
+        [{**short, "raw_ns": "x"}, short],
+        [{**short, "raw_ns": 10**400}],
+        [],
+    ):
+        assert told(device={"times": wrong}) == []
+
+
 def test_a_precision_is_told_with_what_it_took() -> None:
     asked = {"asked": 0.01, "reached": 0.0094, "launches": 9, "why": ""}
     assert told(precision=asked) == ["±0.94 % after 9 launches (±1 % was asked for)"]
