@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -148,6 +149,8 @@ def _commit(root: Path) -> str:
 
 def _sets(root: Path) -> Iterator[dict[str, str]]:
     for file in sorted((root / "problems").glob("*.y*ml") if (root / "problems").is_dir() else root.glob("*.y*ml")):
+        if not re.search(r"^['\"]?problems['\"]?\s*:", file.read_text(errors="replace"), re.MULTILINE):
+            continue  # another tool's file
         try:
             found = problem_set.load_set(file, root=root)
             bad = [entry.name for entry, problem in problem_set.load_each(found) if isinstance(problem, KbslurmError)]

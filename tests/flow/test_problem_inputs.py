@@ -144,6 +144,9 @@ def test_a_whole_repository_is_tried_at_a_named_commit(tmp_path: Path) -> None:
     shutil.copytree(root / "tests" / "problems" / "typed", tmp_path / "sound")
     shutil.copytree(root / "tests" / "problems" / "typed", tmp_path / "faulty")
     (tmp_path / "faulty" / "reference.py").write_text("def generate_input():\n    return 1\n")
+    (tmp_path / "docker-compose.yml").write_text("services: {}\n")
+    (tmp_path / ".pre-commit-config.yaml").write_text("repos: []\n")
+    (tmp_path / "spring.yaml").write_text("name: spring\nproblems:\n  - {directory: sound}\n")
     git = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-C", str(tmp_path))
     for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "problems")):
         subprocess.run([*git, *words], check=True)
@@ -153,6 +156,7 @@ def test_a_whole_repository_is_tried_at_a_named_commit(tmp_path: Path) -> None:
     )  # fmt: skip
     told = json.loads(done.stdout)
     assert len(told["commit"]) >= 7
+    assert told["sets"] == [{"set": "spring.yaml", "said": "1 problems, 0 don't load"}]
     assert told["sums"]["problems"] == 2
     assert (told["sums"]["load"], told["sums"]["inputs checked"], told["sums"]["reference runs"]) == (1, 1, 1)
     assert next(r["why_not"] for r in told["problems"] if not r["loads"]).startswith("Invalid: ")
