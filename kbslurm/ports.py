@@ -419,13 +419,15 @@ class Scores(Protocol):
         `instead`, an earlier one. `b_ref_s` is a calibration's result. `broke_off`: whether it failed while it was
         being ranked; None: as far as its progress told. A second measurement that failed always did."""
 
-    def yardstick(self, attempt: OpenAttempt, node: str) -> Yardstick:
-        """What is needed to score a leaderboard run."""
+    def yardstick(self, attempt: OpenAttempt, node: str, harness: str) -> Yardstick:
+        """What is needed to score a leaderboard run that this harness measured."""
 
     def again(self, attempt: OpenAttempt) -> Again | None:
         """What is needed besides for a second or later measurement; None: it isn't one, or no other can follow."""
 
-    def note_baseline(self, attempt: AttemptId, node: str, level: float, now: datetime, *, inside: bool) -> None: ...
+    def note_baseline(
+        self, attempt: AttemptId, node: str, level: float, now: datetime, *, harness: str, inside: bool
+    ) -> None: ...
 
 
 class Calibrations(Protocol):
