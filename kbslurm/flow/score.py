@@ -121,7 +121,8 @@ def _measured(
     shadows = work.via == SHADOW
     if not attempt.ranks and not yard.calibrates and not shadows:
         return Ranks(verdict=dataclasses.replace(verdict, ranked=False, reason=verdict.reason or OTHER_CLASS))
-    level = measure.baseline_level(report)
+    # a final's figures are ratios within one job, in which the baseline always follows somebody else
+    level = None if work.via == finals.FINAL else measure.baseline_level(report)
     if level is not None:
         off = measure.drift(yard.chart, level)
         if node:

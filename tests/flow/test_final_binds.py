@@ -142,3 +142,15 @@ def test_an_archive_of_a_final_whose_lead_failed_verifies(stage: Stage, tmp_path
         assert kbslurm("archive", "board", "-o", place, *more).code == 0
         told = kbslurm("archive", "verify", place, "--json")
         assert told.code == 0 and told.json()["final_scores"] == 3, told.out
+
+
+def test_a_finals_baseline_is_in_no_chart(stage: Stage) -> None:
+    """There it always follows somebody else's call, and takes longer: the final was measured again, and failed."""
+    for n in range(12):
+        entered(stage, f"p{n % 4}", 0.5)
+    points = len(stage.rows("SELECT id FROM baseline_point"))
+    stage.store.finals.order("board", "A100", 2, by="host", now=stage.clock.now())
+    attempt = next_attempt(stage)
+    report = sealed_report(stage.store.attempts.work(attempt.id), score_s=0.5, baseline_s=0.9, rivals=(0.5, 0.6))
+    assert score(stage.store, attempt, report, stage.clock.now()) is Scored.VERDICT
+    assert len(stage.rows("SELECT id FROM baseline_point")) == points > 10

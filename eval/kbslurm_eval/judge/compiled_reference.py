@@ -147,7 +147,9 @@ def serve(fd: int) -> int:
 @contextlib.contextmanager
 def _bounded(memory: CheckMemory) -> Iterator[None]:
     """A check may allocate by an answer: no more than is left, and if memory is short then, the kernel ends this
-    process and no runner that stands beside it. Only then: what a submission takes in its calls is to end itself."""
+    process and no runner that stands beside it. Only then: what a submission takes in its calls is to end itself. Where
+    the judge isn't root the kernel lets a process that can't be looked at change nothing there, and the limit is all.
+    """
     usual = oom_score()
     set_oom_score(GOES_FIRST)
     try:
