@@ -430,6 +430,23 @@ WAITED_FOR = AFTER_DONE.replace("device_arrays.Side.end = lambda side: 1000\n", 
 
 
 @ONE_BY_ONE
+@pytest.mark.parametrize("baseline", [True, False], ids=["beside a baseline", "without"])
+def test_a_final_has_goes_on_a_device_too(tmp_path: Path, gpu: Any, cold: bool, baseline: bool) -> None:
+    raises = "def custom_kernel(data):\n    raise RuntimeError('no')\n"
+    config: dict[str, Any] = {"arrays": "device", "cold": cold, "rivals": [HONEST, raises, f"{HONEST}# another\n"]}
+    report = _judged(
+        tmp_path, gpu(), HONEST, mode="leaderboard", benchmarks=[{"n": 50, "seed": 7}],
+        config={**config, **({"baseline": HONEST} if baseline else {})}, budget=wire.Budget(launches=2, calls=10),
+    )  # fmt: skip
+    assert report.verdict == "passed", report.reason
+    assert (report.host["calls_in_one_go"]["benchmark"]["0"] == 1) == cold
+    assert [row["verdict"] for row in report.host["rivals"]] == ["passed", "error", "passed"], report.host["rivals"]
+    calls = {n: [len(s.own.calls_ns) for s in report.samples if (s.phase, s.rival) == ("ranked", n)] for n in (0, 1, 3)}
+    assert calls == {0: [10, 10], 1: [10, 10], 3: [10, 10]}
+    assert all((s.baseline is not None) == baseline for s in report.samples)
+
+
+@ONE_BY_ONE
 def test_changing_over_to_a_runner_is_its_own_time(tmp_path: Path, gpu: Any, cold: bool) -> None:
     """A device takes longer to work for another process than a short kernel does. It is in every call, once, and never
     taken off; and who measures that on a null call too takes a kernel's time for noise."""

@@ -206,13 +206,6 @@ def test_a_number_that_says_how_long_an_answer_is_stands_in_the_text(tmp_path: P
     assert in_one_go(report) == 1
 
 
-def test_a_finals_kernels_take_turns(tmp_path: Path) -> None:
-    final = {"rivals": [HONEST, HONEST]}
-    report = judged(tmp_path, HONEST, mode="leaderboard", config=final)
-    assert report.verdict == "passed", report.reason
-    assert in_one_go(report) == 1
-
-
 @pytest.fixture
 def one_core() -> Iterator[None]:
     mine = os.sched_getaffinity(0)
