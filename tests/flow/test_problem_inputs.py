@@ -156,7 +156,7 @@ def test_a_whole_repository_is_tried_at_a_named_commit(tmp_path: Path) -> None:
     )  # fmt: skip
     told = json.loads(done.stdout)
     assert len(told["commit"]) >= 7
-    assert told["sets"] == [{"set": "spring.yaml", "said": "1 problems, 0 don't load"}]
+    assert told["sets"] == [{"set": "spring.yaml", "said": "1 problems, 0 don't load as they are"}]
     assert told["sums"]["problems"] == 2
     assert (told["sums"]["load"], told["sums"]["inputs checked"], told["sums"]["reference runs"]) == (1, 1, 1)
     assert next(r["why_not"] for r in told["problems"] if not r["loads"]).startswith("Invalid: ")
