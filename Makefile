@@ -31,6 +31,7 @@ $(READY): requirements.lock pyproject.toml hatch_build.py
 	@command -v $(PYTHON) >/dev/null || { echo "kbslurm needs Python 3.11 or newer, but $(PYTHON) wasn't found; choose one with make PYTHON=/path/to/python3." >&2; exit 2; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "kbslurm needs Python 3.11 or newer, but $(PYTHON) is $$($(PYTHON) -V 2>&1); choose another with make PYTHON=/path/to/python3." >&2; exit 2; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) can't make virtual environments; on Debian: apt-get install python3-venv." >&2; exit 2; }
+	@if [ -L .venv ] && [ -e .venv/../pyproject.toml ]; then echo ".venv is a link to another checkout's environment, which this would make anew: run make venv there, or remove the link." >&2; exit 2; fi
 	@rm -f $(READY)
 	@$(PYTHON) .ci/make_venv.py .venv requirements.lock .
 	@$(BIN)/python -m compileall -q eval || true  # launches write nothing, and would compile it each time

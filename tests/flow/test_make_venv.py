@@ -64,3 +64,23 @@ def test_a_failure_says_what_to_try(
     assert advice in last
     assert last.endswith("Then run make again.")
     assert "Traceback" not in done.stderr
+
+
+def test_another_checkouts_environment_is_left_alone(root: Path, tmp_path: Path) -> None:
+    """A second worktree with a link to it emptied it, whoever used it meanwhile. A link to anywhere else is fine."""
+    theirs, mine = tmp_path / "theirs", tmp_path / "mine"
+    for checkout in (theirs, mine):
+        checkout.mkdir()
+        for name in ("Makefile", "pyproject.toml", "requirements.lock", "hatch_build.py"):
+            (checkout / name).write_text((root / name).read_text())
+    (theirs / ".venv").mkdir()
+    (theirs / ".venv/kept").touch()
+    (mine / ".venv").symlink_to(theirs / ".venv")
+    done = subprocess.run(["make", "venv"], cwd=mine, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and ".venv is a link to another checkout's environment" in done.stderr, done.stderr
+    assert (theirs / ".venv/kept").exists()
+    (mine / ".venv").unlink()
+    (tmp_path / "scratch").mkdir()
+    (mine / ".venv").symlink_to(tmp_path / "scratch")
+    done = subprocess.run(["make", "venv"], cwd=mine, capture_output=True, text=True, check=False)
+    assert "link" not in done.stderr and "make_venv.py" in done.stderr, "it has come to the script, which isn't here"
