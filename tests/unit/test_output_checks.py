@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from kbslurm_eval.judge.output_checks import Tolerance, difference, finite, finite_where, is_empty, largest, norm_of
+from kbslurm_eval.judge.output_checks import (
+    Tolerance,
+    difference,
+    finite,
+    finite_where,
+    is_empty,
+    largest,
+    norm_of,
+    top_of_finite,
+)
 
 WIDE = np.array([(1 << 62) + 1, -5, 0])
 
@@ -267,3 +277,32 @@ def test_the_largest_number_is_found_without_its_infinities(dtype: str) -> None:
     for strange in (np.nan, np.inf, -np.inf):
         assert largest(np.append(whole, np.array([strange], dtype))) == 3.25
     assert largest(np.array([np.nan], dtype)) == 0 == largest(np.zeros(0, dtype))
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "g"])
+def test_one_look_finds_the_largest_number_where_all_are_finite(dtype: str) -> None:
+    whole = np.array([1.5, -3.25, 2.0, 0.0], dtype)
+    assert top_of_finite(whole) == 3.25 == top_of_finite([whole[:1], (whole, whole[2:])])
+    for strange in (np.nan, np.inf, -np.inf):
+        assert top_of_finite(np.append(whole, np.array([strange], dtype))) is None
+        assert top_of_finite((whole, np.array([strange], dtype))) is None
+
+
+@pytest.mark.parametrize(
+    "value", [1.5, [1.5, 2.5], [], "nan", None, np.arange(3), np.zeros(0), np.array([1j]), {"a": np.ones(2)}, object()]
+)
+def test_whatever_isnt_an_array_of_numbers_with_a_point_takes_looking_at_otherwise(value: Any) -> None:
+    assert top_of_finite(value) is None
+
+
+def test_a_long_list_is_told_by_its_first_item() -> None:
+    class Counted(list[Any]):
+        seen = 0
+
+        def __iter__(self) -> Iterator[Any]:
+            for item in super().__iter__():
+                self.seen += 1
+                yield item
+
+    numbers = Counted([1.5] * 1000)
+    assert top_of_finite(numbers) is None and numbers.seen == 1

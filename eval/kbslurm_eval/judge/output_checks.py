@@ -374,6 +374,24 @@ def largest(value: Any) -> float:
             return 0.0
 
 
+def top_of_finite(value: Any) -> float | None:
+    """The largest number of an output of arrays alone, sign aside, by one look that also shows whether all are finite;
+    None where they aren't, or where that takes looking at them otherwise."""
+    if isinstance(value, list | tuple):
+        found = 0.0
+        for item in value:
+            if (top := top_of_finite(item)) is None:
+                return None
+            found = max(found, top)
+        return found if value else None
+    if (kind := array_kind(value)) not in ("numpy", "torch"):
+        return None
+    try:
+        return _top_of_finite(kind, value)
+    except Exception:  # noqa: BLE001 - of whatever library: it can be looked at otherwise
+        return None
+
+
 def _top_of_finite(kind: str, value: Any) -> float | None:
     """The same of an array by its two ends, without another one; None where they aren't finite or have no order."""
     if kind == "numpy" and value.dtype.kind == "f" and value.size:

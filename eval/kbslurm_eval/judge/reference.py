@@ -430,7 +430,8 @@ class Reference:
         began = time.perf_counter()
         try:
             seen = self._seen(output) if self.answers else None
-            finite = not self.answers or output_checks.finite(seen)
+            top = output_checks.top_of_finite(seen) if self.answers else None
+            finite = not self.answers or top is not None or output_checks.finite(seen)
             good, said = self._verdict(prepared, output, prepared.expected, last=last and finite and not prepared.kept)
         except INTERRUPTS:
             raise
@@ -444,7 +445,7 @@ class Reference:
             return False, "the answer is empty, and the reference's isn't"
         if good and not self._has_numbers(prepared, output):
             return False, "there isn't a number wherever the reference's answer has one"
-        if good and finite and self._is_far_too_large(prepared, seen):
+        if good and finite and self._is_far_too_large(prepared, seen, top):
             return False, "a number is larger by far than any of the reference's"
         if not good or finite:
             return good, said
@@ -465,13 +466,13 @@ class Reference:
         expected = self.answer(prepared) if prepared.expected is None else prepared.expected
         return not output_checks.is_empty(expected)
 
-    def _is_far_too_large(self, prepared: Prepared, seen: Any) -> bool:
+    def _is_far_too_large(self, prepared: Prepared, seen: Any, top: float | None) -> bool:
         """Whether a number is so large that a check which computes with it finds nothing wrong any more, and no number
         of the reference's is anywhere near it."""
         if not self.answers or not self.has_check:
             return False
         try:
-            top = output_checks.largest(seen)
+            top = output_checks.largest(seen) if top is None else top
             if top < output_checks.FAR_TOO_LARGE:
                 return False
             expected = self._seen(self.answer(prepared) if prepared.expected is None else prepared.expected)

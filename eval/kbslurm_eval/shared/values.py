@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 
-from kbslurm_eval.shared import objects, strided
+from kbslurm_eval.shared import objects, packed_again, strided
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,12 +98,17 @@ def pack_into(
 ) -> memoryview:
     """The same, in memory of this size that `room` gives. `away`: who takes what lies on a device. `apart`: single
     numbers stand behind the arrays, and the text says no more than their types."""
+    found = packed_again.alike(value, apart=apart) if away is None else None
+    if found is not None and (known := packed_again.known(found, apart=apart)) is not None:
+        return known.pack(found[1], room)
     size, parts = _parts(value, _Blobs(away, apart=apart, unseen=unseen), False)
     whole, at = room(size), 0
     for part in parts:
         end = at + len(part)
         whole[at:end] = part
         at = end
+    if found is not None:
+        packed_again.remember(found, whole, apart=apart)
     return whole
 
 
@@ -437,6 +442,8 @@ def _told_array(value: Any, put: _Blobs, where: str) -> Any:
 
             if value.dtype.hasobject or value.dtype.names:
                 raise Unsendable(f"{where} is a numpy array of dtype {value.dtype}")
+            if hasattr(value, "mask"):
+                raise Unsendable(f"{where} is a masked array: send its data and its mask as two arrays")
             if not isinstance(value, np.ndarray):
                 return ["s", value.dtype.str, put(value.tobytes())]
             order = _order(value.strides, value.shape)
