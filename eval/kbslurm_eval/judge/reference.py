@@ -20,6 +20,7 @@ import random
 import struct
 import sys
 import time
+import traceback
 import types
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -56,10 +57,15 @@ NOTHING_TO_COMPARE = (
 LOOKED_AT_AGAIN = 0.06  # of calls whose answer's layout is known, so many are looked at once more, by lot
 # what a check takes beyond so many times its usual time, and so many seconds, is the answer's fault
 DRAGS_TIMES, DRAGS_S = 10, 1.0
+CHAINED_MOST = 20  # errors of which each came while another was handled
 
 
 class ProblemTrouble(RuntimeError):
     """The problem's own code is faulty."""
+
+
+class LackedMemory(ProblemTrouble):
+    """It ran out of memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +98,7 @@ class Prepared:
     ahead: bool = False  # what its arrays are can be told before a call; null calls then have nothing to make
     copied_size: int = 0  # the time of a call ends with a copy of at least so much of its answer; 0: with the answer
     names: returned_answers.Names = None  # the named tuples in the reference's answer
+    seed: int | None = None  # what it was made with
 
     def hollow(self) -> Prepared:
         """What null calls of its kind need: of a large input not what its arrays contain, which takes no memory."""
@@ -287,7 +294,7 @@ class Reference:
         except INTERRUPTS:
             raise
         except BaseException as error:  # noqa: BLE001 - it is the author's code
-            raise ProblemTrouble(f"the reference failed: {_said(error)}") from None
+            raise _kind_of(error)(f"the reference failed: {_said(error)}") from None
         finally:
             self.spent.answers_s += time.perf_counter() - began
             raise_noted()
@@ -313,7 +320,7 @@ class Reference:
             if known is not None and not (self.answers and _DICE.random() < LOOKED_AT_AGAIN):
                 layout, places, names = known
                 return Prepared(case=case, packed=packed, layout=layout, expected=None, exact=False, places=places,
-                                kept=kept, image=image, away=away, names=names)  # fmt: skip
+                                kept=kept, image=image, away=away, names=names, seed=seed)  # fmt: skip
             data = self._copied(packed, image)
             expected = self._answered(data)
             layout = layouts.Layout.of(expected) if self.answers else claimed_layout.ANY
@@ -330,7 +337,7 @@ class Reference:
             self._layouts[key] = layout, places, names
         return Prepared(
             case=case, packed=packed, layout=layout, expected=expected, exact=True, places=places, kept=kept,
-            image=image, away=away, names=names,
+            image=image, away=away, names=names, seed=seed,
         )  # fmt: skip
 
     def text(self, case: Case, seed: int | None) -> bytes:
@@ -399,7 +406,7 @@ class Reference:
         except INTERRUPTS:
             raise
         except BaseException as error:  # noqa: BLE001 - it is the author's code
-            raise ProblemTrouble(
+            raise _kind_of(error)(
                 f"check_implementation failed on the reference's own answer{how}: {_said(error)}"
             ) from None
         usual_s = self._usual_check_s.get(prepared.case.spec, 0.0)
@@ -427,7 +434,8 @@ class Reference:
     def check(self, prepared: Prepared, output: Any, *, last: bool = False) -> tuple[bool, str]:
         """Whether the output is right, and what the check says about it. `last`: nobody needs the input any more, and
         the check, which may write to what it is given, gets it instead of a copy."""
-        began = time.perf_counter()
+        began, failed, lacked = time.perf_counter(), "", False
+        good, said, finite, seen, top = False, "", True, None, None
         try:
             seen = self._seen(output) if self.answers else None
             top = output_checks.top_of_finite(seen) if self.answers else None
@@ -436,21 +444,25 @@ class Reference:
         except INTERRUPTS:
             raise
         except BaseException as error:  # noqa: BLE001 - it is the author's code, brought to this by an output
-            self.verify(replace(prepared, expected=None))  # or by its input, whatever the output
-            return False, f"the check failed on this output: {_said(error)}"
+            failed, lacked = _said(error), isinstance(error, MemoryError)
+            _let_go(error)
         finally:
             usual_s = self._usual_check_s.get(prepared.case.spec, math.inf)
             self.spent.dragged_s += max(0.0, time.perf_counter() - began - DRAGS_TIMES * usual_s - DRAGS_S)
-        if good and self._is_missing(prepared, output):
+        if failed:
+            self._look_for_fault(prepared, lacked=lacked, last=last)
+            return False, f"the check failed on this output: {failed}"
+        right = functools.partial(self._right, prepared, last=last)
+        if good and self._is_missing(output, right):
             return False, "the answer is empty, and the reference's isn't"
-        if good and not self._has_numbers(prepared, output):
+        if good and not self._has_numbers(prepared, output, right):
             return False, "there isn't a number wherever the reference's answer has one"
-        if good and finite and self._is_far_too_large(prepared, seen, top):
+        if good and finite and self._is_far_too_large(seen, top, right):
             return False, "a number is larger by far than any of the reference's"
         if not good or finite:
             return good, said
         # comparisons with NaN are false, so many checks that look for errors find none
-        expected = self.answer(prepared) if prepared.expected is None else prepared.expected
+        expected = right()
         try:
             if output_checks.finite_where(self._seen(output), self._seen(expected)):
                 return True, said
@@ -458,15 +470,34 @@ class Reference:
             pass
         return False, "a number isn't finite where the reference's are"
 
-    def _is_missing(self, prepared: Prepared, output: Any) -> bool:
+    def _look_for_fault(self, prepared: Prepared, *, lacked: bool, last: bool) -> None:
+        """ProblemTrouble if a check that failed on an output fails on the reference's answer to the same input as well.
+        What the output made it take is free again, and what it has written to its input isn't there. `lacked`: it
+        failed for want of memory; if it didn't, that verifying it does is no fault of the problem's."""
+        self._memory_of_checks.look_anew()
+        try:
+            again = self.prepare(prepared.case, prepared.seed, exact=True) if last else replace(prepared, expected=None)
+            self.verify(again)
+        except LackedMemory:
+            if lacked:
+                raise
+
+    def _right(self, prepared: Prepared, *, last: bool) -> Any:
+        """The reference's answer to an input to which a check may have written if it was used for the `last` time."""
+        if prepared.expected is not None:
+            return prepared.expected
+        if last:
+            return self.prepare(prepared.case, prepared.seed, exact=True).expected
+        return self.answer(prepared)
+
+    def _is_missing(self, output: Any, right: Callable[[], Any]) -> bool:
         """Whether there is nothing in an output where the reference has something: what is compared with each of no
         numbers agrees with all of them."""
         if not (self._open and self.answers) or not output_checks.is_empty(output):
             return False
-        expected = self.answer(prepared) if prepared.expected is None else prepared.expected
-        return not output_checks.is_empty(expected)
+        return not output_checks.is_empty(right())
 
-    def _is_far_too_large(self, prepared: Prepared, seen: Any, top: float | None) -> bool:
+    def _is_far_too_large(self, seen: Any, top: float | None, right: Callable[[], Any]) -> bool:
         """Whether a number is so large that a check which computes with it finds nothing wrong any more, and no number
         of the reference's is anywhere near it."""
         if not self.answers or not self.has_check:
@@ -475,7 +506,7 @@ class Reference:
             top = output_checks.largest(seen) if top is None else top
             if top < output_checks.FAR_TOO_LARGE:
                 return False
-            expected = self._seen(self.answer(prepared) if prepared.expected is None else prepared.expected)
+            expected = self._seen(right())
             # where it has infinities (a mask), the largest finite number may stand for one
             return output_checks.finite(expected) and output_checks.largest(expected) * output_checks.BESIDE < top
         except ProblemTrouble:
@@ -483,15 +514,14 @@ class Reference:
         except Exception:  # noqa: BLE001 - of whatever library
             return False
 
-    def _has_numbers(self, prepared: Prepared, output: Any) -> bool:
+    def _has_numbers(self, prepared: Prepared, output: Any, right: Callable[[], Any]) -> bool:
         """Whether an output whose layout the check was to judge has a number wherever the reference's answer has."""
         if not (self._open and self.answers) or answer_kinds.only_numbers(output):
             return True
         known = self._layouts.get((prepared.case.index, values.text(prepared.packed)))
         if known is not None and known[0] is prepared.layout and prepared.expected is None:
             return True  # it is the reference's own, type by type
-        expected = self.answer(prepared) if prepared.expected is None else prepared.expected
-        return answer_kinds.has_numbers(output, expected)
+        return answer_kinds.has_numbers(output, right())
 
     def _seen(self, value: Any) -> Any:
         """The value with its numbers where they can be looked at."""
@@ -638,6 +668,18 @@ def _named_parameters(function: Callable[..., Any]) -> tuple[set[str], bool]:
 
 def _module_name(file: str) -> str:
     return file.removesuffix(".py").replace("/", ".")
+
+
+def _kind_of(error: BaseException) -> type[ProblemTrouble]:
+    return LackedMemory if isinstance(error, MemoryError) else ProblemTrouble
+
+
+def _let_go(error: BaseException | None) -> None:
+    """What the functions that it ended held is free, although somebody may still have it."""
+    for _ in range(CHAINED_MOST):
+        if error is not None:
+            traceback.clear_frames(error.__traceback__)
+            error = error.__cause__ or error.__context__
 
 
 def _said(error: BaseException) -> str:
