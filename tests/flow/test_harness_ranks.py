@@ -16,7 +16,7 @@ from kbslurm.domain.run import new_job_name
 from kbslurm.problems.loading import load
 from kbslurm_eval.shared import wire
 from tests import standin
-from tests.flow.harness_ground import SECRET, achieved_level, judged
+from tests.flow.harness_ground import SECRET, achieved_level, judged, limits
 from tests.services import USER_NAMESPACES, missing
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -265,6 +265,17 @@ def test_a_check_that_goes_down_in_one_rank_says_that_the_answer_is_wrong(tmp_pa
     report = judged(tmp_path, allreduce(told.source, files={**told.files, "reference.py": reference})).told
     assert (report.verdict, "check didn't survive" in report.reason) == ("wrong", True), report.reason
     assert "rank 1" in report.reason
+
+
+@pytest.mark.parametrize(("check", "verdict"), [("output[0] > 1000", "timeout"), ("True", "infrastructure")])
+def test_time_that_an_answer_makes_a_ranks_check_take_is_its_authors(check: str, verdict: str, tmp_path: Path) -> None:
+    slow = f"    time.sleep(90 if {check} else 0)\n    return bool"
+    reference = ARRAYS["reference.py"].replace("    return bool", slow)
+    source = "def custom_kernel(data):\n    return data[0] * 0 + 5000\n"
+    told = doubled(source, files={"reference.py": f"import time\n{reference}"}, limits=limits(total_s=15.0))
+    report = judged(tmp_path, told).told
+    assert report.verdict == verdict, report.reason
+    assert "took longer than 15 s" in report.reason
 
 
 OWN_FORMS = {

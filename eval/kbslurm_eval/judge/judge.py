@@ -120,7 +120,7 @@ class Judge:
         """Who is to blame when the total time is used up: whoever's code used most of it."""
         total = self._run.manifest.limits.total_s
         theirs = sum(a.theirs_s for a in (*self._run.allowances, *self._run.rival_allowances.values()))
-        if isinstance(self._run.loaded_reference, Reference):
+        if self._run.loaded_reference is not None:
             theirs += self._run.loaded_reference.spent.dragged_s
         if theirs * 2 < total:
             return "infrastructure", f"the whole run took longer than {total:g} s, most of it the problem's own code"

@@ -26,6 +26,8 @@ from kbslurm_eval.cage import judge_children, kernel
 from kbslurm_eval.judge.check_mark import CHECK_DIED, NATIVE_DEATHS
 from kbslurm_eval.judge.messages import receive, send
 from kbslurm_eval.judge.reference import (
+    DRAGS_S,
+    DRAGS_TIMES,
     NOTHING_TO_COMPARE,
     Case,
     Prepared,
@@ -78,6 +80,7 @@ class RankReference:
         self._count = 0
         self.group = ""
         self.spent = Spent()
+        self._usual_check_s = 0.0
         self._start()
 
     def _start(self) -> None:
@@ -112,6 +115,10 @@ class RankReference:
                     self.spent.generation_s += took_s
                 case "check" | "verify":
                     self.spent.checks_s += took_s
+                    if op == "verify":
+                        self._usual_check_s = max(self._usual_check_s, took_s)
+                    elif self._usual_check_s:
+                        self.spent.dragged_s += max(0.0, took_s - DRAGS_TIMES * self._usual_check_s - DRAGS_S)
                 case _:
                     self.spent.answers_s += took_s
 
