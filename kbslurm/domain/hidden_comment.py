@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import re
 
-BYTE_ORDER_MARK = "\ufeff"
-# As the loader reads them, which may be over lines.
-_COMMENTED = re.compile(r"^([ \t]*//\s*)HIDDEN\s*=(?:\s*\[.*\])?.*$", re.MULTILINE)
+# As the loader reads them: over several lines, and behind a byte order mark, which a file that was joined from others
+# has in the middle as well.
+_COMMENTED = re.compile(r"^(\ufeff?[ \t]*//\s*)HIDDEN\s*=(?:\s*\[.*\])?.*$", re.MULTILINE)
 
 
 def without_hidden_comment(text: str) -> str:
     """The same text with an empty list there; every other line stays where it was."""
-    if text.startswith(BYTE_ORDER_MARK):
-        return BYTE_ORDER_MARK + without_hidden_comment(text.removeprefix(BYTE_ORDER_MARK))
     if "HIDDEN" not in text:
         return text
     return _COMMENTED.sub(lambda found: f"{found[1]}HIDDEN = []" + "\n" * found[0][len(found[1]) :].count("\n"), text)

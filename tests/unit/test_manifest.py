@@ -42,7 +42,13 @@ def test_what_the_harness_reads_is_what_was_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ['// HIDDEN = [{"n": 971353}]', '\ufeff//HIDDEN=[{"n": 971353}]', '// HIDDEN =\n[{"n": 971353}]']
+    "line",
+    [
+        '// HIDDEN = [{"n": 971353}]',
+        '\ufeff//HIDDEN=[{"n": 971353}]',
+        '// HIDDEN =\n[{"n": 971353}]',
+        '#if 0\n\ufeff// HIDDEN = [{"n": 971353}]\n#endif',
+    ],
 )
 def test_what_submissions_see_lists_no_hidden_case(line: str) -> None:
     text = f"{line}\nint x;\n"
