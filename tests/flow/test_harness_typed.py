@@ -314,3 +314,17 @@ def test_a_call_takes_no_more_memory_than_its_kernel_asks_for(tmp_path: Path, ho
     report = judged(tmp_path, SUMS, COUNTED.replace("HOW", how))
     assert report.verdict == "passed", report.reason
     assert said(report)[-1] == f"said {taken}"
+
+
+@needs(GXX)
+@pytest.mark.parametrize("where", ["input_t", "output_t"])
+def test_a_type_that_cant_be_sent_is_told_with_those_that_can(tmp_path: Path, where: str) -> None:
+    was = {"input_t": "std::vector<std::vector<float>>;", "output_t": "std::vector<double>;"}[where]
+    text = SUMS.replace(f"using {where} = {was}", f"struct Own {{ {was.rstrip(';')} own; int *other = nullptr; }};\n"
+                        f"using {where} = Own;")  # fmt: skip
+    text = text.split("input_t generate_input")[0] + (
+        "input_t generate_input(int size, int seed) { return {}; }\noutput_t reference(input_t) { return {}; }\n"
+        "bool check_implementation(output_t, output_t) { return true; }\n"
+    )
+    report = judged(tmp_path, text, "output_t custom_kernel(input_t d) { return reference(d); }")
+    assert (report.verdict, "type that can't be sent" in report.reason) == ("infrastructure", True), report.reason

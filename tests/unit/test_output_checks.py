@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -306,3 +307,19 @@ def test_a_long_list_is_told_by_its_first_item() -> None:
 
     numbers = Counted([1.5] * 1000)
     assert top_of_finite(numbers) is None and numbers.seen == 1
+
+
+@pytest.mark.parametrize(
+    "expected", [True, 3, 2.5, 1j, "text", b"abc", bytearray(b"abc"), None, array.array("d", [1, 2])]
+)
+@pytest.mark.parametrize(
+    "value", [np.zeros(3), np.zeros((2, 2)), np.zeros(0), np.float32(7), np.array(7), None, "x", [8]]
+)
+def test_an_answer_of_another_kind_is_wrong_in_a_sentence(value: Any, expected: Any) -> None:
+    found = difference(value, expected, Tolerance())
+    assert ("expected" in found or " isn't " in found) != (value is None and expected is None), found
+
+
+@pytest.mark.parametrize(("value", "expected"), [(np.float32(3), 3), (np.array(3), 3), (np.bool_(True), True)])
+def test_a_number_of_numpys_is_as_good_as_one_of_pythons(value: Any, expected: Any) -> None:
+    assert not difference(value, expected, Tolerance())

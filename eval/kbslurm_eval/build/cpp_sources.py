@@ -165,7 +165,14 @@ struct Source {
   }
 };
 
-template <class T, class = void> struct Flat;
+template <class T> struct CanBeSent : std::false_type {};
+template <class T, class = void> struct Flat {
+  static_assert(CanBeSent<T>::value,
+                "an input or an answer has a type that can't be sent: it may be a number, a std::string, vector, array,"
+                " tuple or pair, or a struct of these");
+  static void put(const T &, Sink &) {}
+  static void get(T &, Source &) {}
+};
 // Types whose `get` leaves nothing of what was there before: an object of the call before will do. A Flat of a
 // problem's own doesn't say so, and is always given a new one.
 template <class T, class = void> struct Keeps : std::false_type {};

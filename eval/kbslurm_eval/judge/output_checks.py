@@ -208,11 +208,17 @@ class _Comparison:
                 each = (self.difference(value[k], e, f"{where}[{k!r}]") for k, e in expected.items())
                 return next((said for said in each if said), "")
             case array.array():
+                if not isinstance(value, Iterable) or getattr(value, "shape", None) == ():
+                    return f"{where} isn't an array of {len(expected)} numbers"
                 return self.difference(list(value), list(expected), where)
             case float() | complex():
                 return self._number(value, expected, where, self.sizes.get("plain"))
             case _ if (kind := array_kind(expected)) in ("numpy", "torch"):
                 return self._of_arrays(kind, value, expected, where)
+            case _ if array_kind(value) is not None and (
+                isinstance(expected, bytes | bytearray) or math.prod(getattr(value, "shape", ())) != 1
+            ):
+                return f"{where} is a {type(value).__name__}; {expected!r} was expected"[:500]
             case _:
                 return "" if value == expected else f"{where} is {value!r}; {expected!r} was expected"[:500]
 
