@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from kbslurm_eval.judge.interrupts import TooSlow, within
 from kbslurm_eval.judge.launch import LATE_CAP, Launch
 from kbslurm_eval.judge.reference import Case, Prepared, Reference
 from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, Reply, as_one_line, claimed, clean
@@ -20,6 +24,9 @@ if TYPE_CHECKING:
 
 NONDETERMINISTIC = "NONDETERMINISTIC"
 HINTS_MOST = 3  # so many wrong answers are compared with the reference's for a hint
+# A check may take so many times as long as for the reference's own answer, and so long besides; less is nobody's time.
+CHECK_TIMES, CHECK_S = 10, 10.0
+FREE_TIMES, FREE_S = 2, 0.1
 HELD_CAP = 2 << 30  # of inputs and answers waiting to be checked when their runner has ended
 
 
@@ -91,7 +98,8 @@ class CallChecks:
             from kbslurm_eval.judge import ranks_launch
 
             assert isinstance(launch, ranks_launch.RanksLaunch)
-            fault, ns, checked = ranks_launch.one_call(self._run.reference, launch, case, seed)
+            bounded = functools.partial(self._bounded, case, launch)
+            fault, ns, checked = ranks_launch.one_call(self._run.reference, launch, case, seed, bounded)
             self._run.results.checked += checked
             self._run.results.called_ns += ns
             return fault, ns
@@ -138,7 +146,7 @@ class CallChecks:
         if self._run.device_alone and self._held.room(answer):
             self._held.add(answer)
             return None, reply.ns + claimed_ns
-        fault = self.fault_of(name, answer)
+        fault = self.fault_of(name, answer, launch)
         if 0 < expected_size < prepared.layout.size:  # what the rest of it costs is its author's affair
             took_s = time.monotonic() - began - reply.ns / 1e9
             launch.costs(took_s * (1 - expected_size / prepared.layout.size))
@@ -179,7 +187,7 @@ class CallChecks:
             if reply.status != Status.OK:
                 return claimed(reply), took
             answer = Answer(prepared=one, out=reply.out, layout=reply.layout or one.layout, there=reply.there)
-            if (fault := self.fault_of(name, answer)) is not None:
+            if (fault := self.fault_of(name, answer, launch)) is not None:
                 return fault, took
             took.append(reply.ns)
         return None, took
@@ -195,12 +203,37 @@ class CallChecks:
             return True
         return len(replies) == 1 and self._run.reference.granted(last, replies[-1].text) is not None
 
-    def fault_of(self, name: PhaseName, answer: Answer) -> Rejected | None:
-        """Whether this answer is right, by the problem's own check."""
-        if time_limits.rivals_of(self._run.manifest.config):  # whose answer it is can't be told from the mark
-            return self._fault_of(name, answer)
-        with self._run.check_mark.up():
-            return self._fault_of(name, answer)
+    def fault_of(self, name: PhaseName, answer: Answer, launch: Launch | None = None) -> Rejected | None:
+        """Whether this answer is right, by the problem's own check. `launch`: whose it is, if that is still there."""
+        try:
+            with self._bounded(answer.prepared.case, launch):
+                if self._beside_others:  # whose answer it is can't be told from the mark
+                    return self._fault_of(name, answer)
+                with self._run.check_mark.up():
+                    return self._fault_of(name, answer)
+        except Rejected as fault:
+            return fault
+
+    @property
+    def _beside_others(self) -> bool:
+        return bool(time_limits.rivals_of(self._run.manifest.config))
+
+    @contextmanager
+    def _bounded(self, case: Case, launch: Launch | None) -> Iterator[None]:
+        """A check whose time an answer may decide: Rejected where it takes far longer than for the reference's own
+        answer. In a final, where it would end everybody's, what it drags is its author's time as well."""
+        usual_s, began = self._run.reference.usual_check_s(case), time.monotonic()
+        if math.isinf(usual_s):
+            yield
+            return
+        try:
+            with within(most_s := CHECK_TIMES * usual_s + CHECK_S):
+                yield
+        except TooSlow:
+            told = f"checking an answer took longer than {most_s:.0f} s; the reference's own takes {usual_s:.2g} s"
+            raise Rejected("timeout", told, "checking an answer took too long") from None
+        if launch is not None and self._beside_others:
+            launch.drags(max(0.0, time.monotonic() - began - FREE_TIMES * usual_s - FREE_S))
 
     def _fault_of(self, name: PhaseName, answer: Answer) -> Rejected | None:
         assert isinstance(self._run.reference, Reference)

@@ -466,6 +466,13 @@ class Launch:
         the whole, and is to blame where that is too long."""
         self._allowance.cleanup_s += 2 * seconds
 
+    def drags(self, seconds: float) -> None:
+        """Its answer made a check take so much longer than usual: that is time of its own, where others stand beside
+        it. Rejected if none is left."""
+        self._allowance.spend(seconds, start=self.starts)
+        if seconds and self._allowance.left(start=self.starts) < 0:
+            raise Rejected("timeout", "checking its answers took all of its time", "checking its answers took too long")
+
     @property
     def _links(self) -> Sequence[JudgeEnd]:
         return (self._link,)

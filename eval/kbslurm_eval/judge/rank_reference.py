@@ -8,6 +8,7 @@ submission and are told no secret but the seeds of the calls. They are trusted a
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
 import select
@@ -24,6 +25,7 @@ from typing import Any
 
 from kbslurm_eval.cage import judge_children, kernel
 from kbslurm_eval.judge.check_mark import CHECK_DIED, NATIVE_DEATHS
+from kbslurm_eval.judge.interrupts import INTERRUPTS
 from kbslurm_eval.judge.messages import receive, send
 from kbslurm_eval.judge.reference import (
     DRAGS_S,
@@ -92,6 +94,10 @@ class RankReference:
         found = self._answers(self._processes, deadline, "start")
         self.group = str(found[0].told.get("group", ""))
 
+    def usual_check_s(self, case: Case | None = None) -> float:
+        """How long all ranks' checks take for the reference's own answers; without end where nobody has seen."""
+        return self._usual_check_s or math.inf
+
     def close(self) -> None:
         """End all its processes."""
         for process in self._processes:
@@ -108,6 +114,9 @@ class RankReference:
         began = time.perf_counter()
         try:
             return self._answers(self._processes, None, op)
+        except INTERRUPTS:  # what comes now would be taken for the next answer
+            self.close()
+            raise
         finally:
             took_s = time.perf_counter() - began
             match op:
@@ -117,8 +126,8 @@ class RankReference:
                     self.spent.checks_s += took_s
                     if op == "verify":
                         self._usual_check_s = max(self._usual_check_s, took_s)
-                    elif self._usual_check_s:
-                        self.spent.dragged_s += max(0.0, took_s - DRAGS_TIMES * self._usual_check_s - DRAGS_S)
+                    else:
+                        self.spent.dragged_s += max(0.0, took_s - DRAGS_TIMES * self.usual_check_s() - DRAGS_S)
                 case _:
                     self.spent.answers_s += took_s
 

@@ -17,6 +17,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -460,9 +461,14 @@ def in_rank(rank: int, fault: Rejected) -> Rejected:
 
 
 def one_call(
-    reference: RankReference, launch: RanksLaunch, case: Case, seed: int | None
+    reference: RankReference,
+    launch: RanksLaunch,
+    case: Case,
+    seed: int | None,
+    bounded: Callable[[], AbstractContextManager[None]],
 ) -> tuple[Rejected | None, int, int]:
-    """One call in all ranks, judged: the fault, the time, and how many outputs were checked."""
+    """One call in all ranks, judged: the fault, the time, and how many outputs were checked. `bounded`: what a check
+    runs in, which may reject."""
     declared = reference.prepare(case, seed)
     prepared = launch.as_granted(declared)
     replies = launch.call_all(prepared)
@@ -481,7 +487,11 @@ def one_call(
     for rank, said in enumerate(reference.misfits(prepared, [part.out for part in replies.parts])):
         if said:
             return in_rank(rank, Rejected("wrong", f"an answer is wrong: {said}", "an answer is wrong")), ns, 0
-    found = reference.check(prepared)
+    try:
+        with bounded():
+            found = reference.check(prepared)
+    except Rejected as fault:
+        return fault, ns, 0
     bad = sorted((not said, rank, said) for rank, (good, said) in enumerate(found) if not good)
     if not bad:
         return None, ns, len(found)

@@ -421,6 +421,10 @@ class Reference:
         """Whether the problem has a check of its own."""
         return self._tolerance is None
 
+    def usual_check_s(self, case: Case) -> float:
+        """How long the check takes for the reference's own answer to this case; without end where nobody has seen."""
+        return self._usual_check_s.get(case.spec, math.inf)
+
     def answers_nothing(self, expected: Any) -> bool:
         """Whether there is nothing in the reference's answers: in this one, and in those of all cases. One of no rows
         is as it should be where others have some."""
@@ -447,7 +451,7 @@ class Reference:
             failed, lacked = _said(error), isinstance(error, MemoryError)
             _let_go(error)
         finally:
-            usual_s = self._usual_check_s.get(prepared.case.spec, math.inf)
+            usual_s = self.usual_check_s(prepared.case)
             self.spent.dragged_s += max(0.0, time.perf_counter() - began - DRAGS_TIMES * usual_s - DRAGS_S)
         if failed:
             self._look_for_fault(prepared, lacked=lacked, last=last)
