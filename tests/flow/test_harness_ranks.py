@@ -14,6 +14,7 @@ import pytest
 from kbslurm.domain.manifest import manifest_for
 from kbslurm.domain.run import new_job_name
 from kbslurm.problems.loading import load
+from kbslurm_eval.judge.rank_reference import free_port
 from kbslurm_eval.shared import wire
 from tests import standin
 from tests.flow.harness_ground import SECRET, achieved_level, judged, limits
@@ -282,6 +283,68 @@ def test_time_that_an_answer_makes_a_ranks_check_take_is_its_authors(
     reference = ARRAYS["reference.py"].replace("    return bool", slow)
     source = "def custom_kernel(data):\n    return data[0] * 0 + 5000\n"
     told = doubled(source, files={"reference.py": f"import time\n{reference}"}, limits=limits(total_s=total_s))
+    report = judged(tmp_path, told).told
+    assert (report.verdict, why in report.reason) == (verdict, True), report.reason
+
+
+ALONE = """
+import socket, threading
+
+
+def met(rank, world_size, port):
+    \"\"\"As a collective does: it returns once every rank has come.\"\"\"
+    if rank:
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                return
+            except OSError:
+                pass
+    with socket.create_server(("127.0.0.1", port), reuse_port=True) as server:
+        for _ in range(world_size - 1):
+            server.accept()[0].close()
+
+
+def generate_input(rank, world_size, n, seed):
+    return [seed + rank] * n, rank, world_size, {port}
+
+
+def ref_kernel(data):
+    met(*data[1:])
+    return [2 * x for x in data[0]]
+
+
+def check_implementation(data, output):
+    {check}
+    good = sum(output) == 2 * sum(data[0]) and len(output) == len(data[0])
+    return good, "not twice"
+"""
+IN_ONE = "None if data[1] else [2 * x for x in data[0]]"
+FAILED = "the check failed on this output: TypeError"
+ANSWERS = {
+    "right": ("[2 * x for x in data[0]]", "pass", "passed", "all phases passed"),
+    "none in one rank": (IN_ONE, "pass", "wrong", f"rank 1: an answer is wrong: {FAILED}"),
+    "none in any": ("None", "pass", "wrong", FAILED),
+    "none, and the others wait": (IN_ONE, "len(output); met(*data[1:])", "wrong", FAILED),
+    "whatever it is": (
+        "[2 * x for x in data[0]]",
+        "raise ValueError('always')",
+        "infrastructure",
+        "ValueError: always",
+    ),
+    "short in one rank": ("[0]", "data[1] == 0 or output[5]", "wrong", "not twice"),
+}
+
+
+@pytest.mark.parametrize("which", ANSWERS)
+def test_a_check_that_fails_in_one_rank_has_all_ranks_asked_who_is_to_blame(which: str, tmp_path: Path) -> None:
+    """It asked that rank's reference alone, which waited for the others until the time limit of the run."""
+    answer, check, verdict, why = ANSWERS[which]
+    reference = ALONE.replace("{port}", str(free_port())).replace("{check}", check)
+    told = doubled(
+        f"def custom_kernel(data):\n    return {answer}\n", files={"reference.py": reference},
+        config={"ranks": 2, "outputs": "check"}, limits=limits(total_s=60.0),
+    )  # fmt: skip
     report = judged(tmp_path, told).told
     assert (report.verdict, why in report.reason) == (verdict, True), report.reason
 

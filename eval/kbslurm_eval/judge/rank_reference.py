@@ -18,9 +18,10 @@ import subprocess
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from kbslurm_eval.cage import judge_children, kernel
@@ -32,6 +33,7 @@ from kbslurm_eval.judge.reference import (
     DRAGS_TIMES,
     NOTHING_TO_COMPARE,
     Case,
+    LackedMemory,
     Prepared,
     ProblemTrouble,
     Reference,
@@ -162,7 +164,7 @@ class RankReference:
             self.close()
         for rank in sorted(found):
             if trouble := found[rank].told.get("trouble"):
-                raise ProblemTrouble(f"{trouble} (rank {rank})")
+                raise (LackedMemory if found[rank].told.get("lacked") else ProblemTrouble)(f"{trouble} (rank {rank})")
         return [found.get(process.rank, _Answer(told={}, blob=b"")) for process in processes]
 
     # ----------------------------------------------------------------------- what a Reference does, for all ranks
@@ -179,7 +181,7 @@ class RankReference:
         )
         return PreparedRanks(
             case=case, packed=b"", layout=_NO_LAYOUT, expected=None, exact=True, number=self._count, parts=parts,
-            reference=self,
+            reference=self, seed=seed,
         )  # fmt: skip
 
     def verify(self, prepared: Prepared) -> None:
@@ -221,7 +223,18 @@ class RankReference:
         """Whether the outputs that `misfits` was given are right, rank by rank. A rank that waits in vain for one
         whose check has failed counts as failed, too."""
         found = self._asked("check", prepared.number)
+        if failed := [a.told for a in found if a.told.get("failed")]:
+            self._look_for_fault(prepared, lacked=any(told["lacked"] for told in failed))
         return [(bool(a.told.get("good", False)), str(a.told.get("said", ""))) for a in found]
+
+    def _look_for_fault(self, prepared: PreparedRanks, *, lacked: bool) -> None:
+        """As a `Reference` does, in all ranks together: one alone would wait for the others for ever."""
+        try:
+            # where some waited for the failed one in vain, none is left that knows these inputs
+            self.verify(prepared if self._processes else self.prepare(prepared.case, prepared.seed))
+        except LackedMemory:
+            if lacked:
+                raise
 
 
 def _number(prepared: Prepared) -> int:
@@ -327,15 +340,39 @@ def serve_rank(fd: int) -> int:
         try:
             answer, out = part.done(told, blob)
         except ProblemTrouble as trouble:
-            answer, out = {"trouble": str(trouble)}, b""
+            answer, out = {"trouble": str(trouble), "lacked": isinstance(trouble, LackedMemory)}, b""
         send(line, answer, out)
+
+
+class _OwnReference(Reference):
+    """The reference in one rank. What takes all ranks it doesn't do while it checks: the others are at theirs, or have
+    done with them."""
+
+    _failed: Mapping[str, bool] = MappingProxyType({})  # the check: an output or the problem is to blame
+    _checks = False
+
+    def checked(self, prepared: Prepared, output: Any) -> dict[str, Any]:
+        """What there is to say of this rank's output."""
+        self._failed, self._checks = {}, True
+        try:
+            good, said = self.check(prepared, output)
+        finally:
+            self._checks = False
+        return {"good": good, "said": said, **self._failed}
+
+    def _look_for_fault(self, prepared: Prepared, *, lacked: bool, last: bool) -> None:
+        self._memory_of_checks.look_anew()
+        self._failed = {"failed": True, "lacked": lacked}
+
+    def _answered(self, data: Any) -> Any:
+        return None if self._checks else super()._answered(data)  # asked then only where its answer is nothing
 
 
 class _OneRank:
     """What one rank keeps of the latest calls."""
 
     def __init__(self, manifest: wire.Manifest, rank: int) -> None:
-        self._rank, self._reference = rank, Reference(manifest, keeps=False)
+        self._rank, self._reference = rank, _OwnReference(manifest, keeps=False)
         self._calls: OrderedDict[int, Prepared] = OrderedDict()
         self._output: Any = None
 
@@ -359,9 +396,8 @@ class _OneRank:
                     return {"misfit": str(misfit) or "no output"}, b""
                 return {"misfit": ""}, b""
             case "check":
-                good, said = self._reference.check(prepared, self._output)
-                self._output = None
-                return {"good": good, "said": said}, b""
+                output, self._output = self._output, None
+                return self._reference.checked(prepared, output), b""
             case _:
                 raise ProblemTrouble(f"the judge asked for {told['op']!r}, which isn't a known request")
         return {}, b""
