@@ -484,3 +484,30 @@ def test_a_judge_ends_though_the_problem_left_a_thread(tmp_path: Path) -> None:
     report = judged(tmp_path, RIGHT, thread + ground.SORTING)
     assert report.verdict == "passed", report.reason
     assert time.monotonic() - began < 45
+
+
+HIDDEN_TROUBLE = {
+    "an input": ("if n == 4711:\n        raise ValueError('4711 is too large')", "pass", "pass"),
+    "an answer": ("pass", "if len(data) == 4711:\n        raise ValueError('4711 numbers')", "pass"),
+    "a check that refuses it": ("pass", "pass", "if len(data) == 4711:\n        return False, 'of 4711 one is off'"),
+    "a check that fails": ("pass", "pass", "if len(data) == 4711:\n        raise ValueError('4711 numbers')"),
+    "a value": ("if n == 4711:\n        return [object()]", "pass", "pass"),
+}
+
+
+@pytest.mark.parametrize("where", HIDDEN_TROUBLE)
+def test_a_problem_that_fails_on_a_hidden_case_says_nothing_of_it_to_submitters(tmp_path: Path, where: str) -> None:
+    made, answered, checked = HIDDEN_TROUBLE[where]
+    reference = (
+        f"import random\n\n\ndef generate_input(n, seed):\n    {made}\n    r = random.Random(seed)\n"
+        f"    return [r.random() for _ in range(n)]\n\n\ndef ref_kernel(data):\n    {answered}\n"
+        f"    return sorted(data)\n\n\ndef check_implementation(data, output):\n    {checked}\n    return sorted(data) == output, ''\n"
+    )
+    told = ground.manifest(
+        "def custom_kernel(data):\n    return sorted(data)\n", files={"reference.py": reference}, mode="leaderboard",
+        hidden=[{"n": 4711, "seed": 99}], budget=wire.Budget(launches=2, calls=3),
+    )  # fmt: skip
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "infrastructure", report.reason
+    assert "failed on a hidden case" in report.reason and "4711" not in report.reason + report.log
+    assert "4711" in report.secret_log or "can't be sent" in report.secret_log, "hosts read it"

@@ -41,7 +41,7 @@ from kbslurm_eval.judge.run_state import SECRET, RunState
 from kbslurm_eval.judge.timed_phase import TimedPhase
 from kbslurm_eval.shared import scripts
 from kbslurm_eval.shared.time_limits import STARTS_APART
-from kbslurm_eval.shared.wire import PHASES, Manifest, PhaseName, PhaseResult, Report, VerdictName
+from kbslurm_eval.shared.wire import LOG_CAP, PHASES, Manifest, PhaseName, PhaseResult, Report, VerdictName
 
 if TYPE_CHECKING:
     from kbslurm_eval.judge.rank_reference import RankReference
@@ -152,6 +152,10 @@ class Judge:
                 passed = fault is None
             except Rejected as rejected:
                 fault = rejected
+            except Exception as error:
+                if name != "hidden" or isinstance(error, CantStart):
+                    raise
+                raise self._withheld(error) from error
             finally:
                 self._run.results.phases.append(
                     PhaseResult(name=name, passed=passed, started_at_ns=began, ended_at_ns=time.time_ns())
@@ -162,6 +166,14 @@ class Judge:
                     break
                 self._timed.without_lead(fault)
         return ended or ("passed", "all phases passed")
+
+    def _withheld(self, error: Exception) -> Exception:
+        """The same trouble for whoever may not know hidden cases: what it says may name one, or what is in it."""
+        results = self._run.results
+        results.secret_log = f"{results.secret_log}[hidden cases: {clean(str(error), MESSAGE_CAP)}]\n"[-LOG_CAP:]
+        if isinstance(error, ProblemTrouble):
+            return ProblemTrouble("the problem itself failed on a hidden case; a host can read how in this run's log")
+        return RuntimeError("on a hidden case")
 
     def _reference_of(self, manifest: Manifest) -> Reference | RankReference:
         from kbslurm_eval.judge import rank_reference, ranks
