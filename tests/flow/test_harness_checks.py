@@ -501,7 +501,8 @@ def test_a_problem_that_fails_on_a_hidden_case_says_nothing_of_it_to_submitters(
     reference = (
         f"import random\n\n\ndef generate_input(n, seed):\n    {made}\n    r = random.Random(seed)\n"
         f"    return [r.random() for _ in range(n)]\n\n\ndef ref_kernel(data):\n    {answered}\n"
-        f"    return sorted(data)\n\n\ndef check_implementation(data, output):\n    {checked}\n    return sorted(data) == output, ''\n"
+        "    return sorted(data)\n\n\n"
+        f"def check_implementation(data, output):\n    {checked}\n    return sorted(data) == output, ''\n"
     )
     told = ground.manifest(
         "def custom_kernel(data):\n    return sorted(data)\n", files={"reference.py": reference}, mode="leaderboard",

@@ -112,6 +112,53 @@ def test_what_a_finalist_makes_checks_take_is_its_own_time(tmp_path: Path) -> No
     assert "checking its answers took" in rows[1]["reason"]
 
 
+TURNS = """#include "reference.cu"
+output_t custom_kernel(input_t d) { static int calls = 0; if (++calls == 9) d[0] = 99; return d; }
+"""
+
+
+SPOILT = r"""
+// TESTS = [{"size": 9, "seed": 1}]
+// BENCHMARKS = [{"size": 400, "seed": 3}]
+#include <cstdlib>
+#include <stdexcept>
+#include <vector>
+using input_t = std::vector<int>;
+using output_t = std::vector<int>;
+static bool spoilt = false;  // as its heap is, where an answer's indices led it
+input_t generate_input(int size, int seed) {
+  if (spoilt) abort();
+  return input_t(size, seed % 7);
+}
+output_t reference(input_t data) {
+  if (spoilt) abort();
+  return data;
+}
+bool check_implementation(output_t output, output_t expected) {
+  if (spoilt) abort();
+  if (output == expected) return true;
+  spoilt = true;
+  HOW
+}
+"""
+
+
+@needs(GXX)
+@pytest.mark.parametrize("how", ["return false;", 'throw std::runtime_error("no permutation");'])
+def test_a_process_whose_check_refused_an_answer_is_asked_nothing_else(tmp_path: Path, how: str) -> None:
+    (tmp_path / "reference.cu").write_text(SPOILT.replace("HOW", how))
+    problem = load(tmp_path / "reference.cu", name="spoilt")
+    honest = TURNS.replace("== 9", "== -1")
+    told = manifest_for(
+        problem, token="t", attempt=1, nonce="n", mode="leaderboard", gpu="cpu", secret_seed=ground.SECRET,
+        source=honest,
+    )  # fmt: skip
+    config = {**told.config, "rivals": [honest, TURNS, f"{honest}// another\n"]}
+    report = ground.judged(tmp_path / "run", replace(told, config=config)).told
+    assert report.verdict == "passed", report.reason
+    assert [row["verdict"] for row in report.host["rivals"]] == ["passed", "wrong", "passed"], report.host["rivals"]
+
+
 COMPILED = r"""
 // TESTS = [{"size": 9, "seed": 1}]
 // BENCHMARKS = [{"size": 400, "seed": 3}]
@@ -124,9 +171,6 @@ bool check_implementation(output_t output, output_t expected) {
   for (volatile int turns = 0; output[0] == 99;) turns = 1;
   return output == expected;
 }
-"""
-TURNS = """#include "reference.cu"
-output_t custom_kernel(input_t d) { static int calls = 0; if (++calls == 9) d[0] = 99; return d; }
 """
 
 

@@ -66,8 +66,15 @@ class _ReferenceProcess:
         return self._asked({"op": "answer"}, values.pack(data))[1]
 
     def check(self, first: list[Any], second: list[Any]) -> tuple[bool, str]:
-        """check_implementation, with its parameters in either order."""
-        told, _ = self._asked({"op": "check"}, values.pack([first, second]))
+        """check_implementation, with its parameters in either order. A process whose check refused an answer, or failed
+        on it, isn't asked anything else: it may have written by numbers of that answer wherever they led it."""
+        try:
+            told, _ = self._asked({"op": "check"}, values.pack([first, second]))
+        except reference_library.CompiledTrouble:
+            self.close()
+            raise
+        if not told.get("good"):
+            self.close()
         return bool(told.get("good")), str(told.get("said", ""))
 
     def _asked(self, told: dict[str, Any], blob: bytes) -> tuple[dict[str, Any], Any]:
