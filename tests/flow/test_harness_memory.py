@@ -396,6 +396,27 @@ def test_where_links_have_too_little_memory_nobody_took_it_who_left_nothing_ther
     assert verdict == "passed" or f"has {SMALL_MB} MiB in all" in report.reason, report.reason
 
 
+@needs(ROOT, LANDLOCK, USER_NAMESPACES)
+@pytest.mark.parametrize("lead", ["the problem's own", "a finalist", "who left it"])
+def test_a_large_build_ends_no_final_for_the_others(tmp_path: Path, lead: str) -> None:
+    """It passed alone, and every final that it was in was the machine's trouble."""
+    leaves, others = LEAVES.replace("50 << 20", "40 << 20"), [f"{MULTIPLIES}# {n}\n" for n in range(2)]
+    first = {"the problem's own": MULTIPLIES, "a finalist": others[0], "who left it": leaves}[lead]
+    told = ground.manifest(
+        first, files={"reference.py": ARRAYS}, tests=[{"n": 10, "seed": 1}], benchmarks=[{"n": 250_000, "seed": 1}],
+        hidden=[], config={"rivals": [leaves, *others], **({"baseline": MULTIPLIES} if first == MULTIPLIES else {})},
+        budget=wire.Budget(launches=2, calls=3), build=wire.Build(when="auto", limit_s=60, output_bytes=64 << 20),
+        limits=ground.limits(memory_bytes=2 << 30, file_bytes=256 << 20),
+    )  # fmt: skip
+    report = judged_in_small_memory(tmp_path, told, 2)
+    rows = report.host["rivals"]
+    assert [one["verdict"] for one in rows] == ["memory", "passed", "passed"], (report.reason, rows)
+    assert "there is no room for the 40 MiB that its build left" in rows[0]["reason"]
+    assert report.verdict == ("memory" if lead == "who left it" else "passed"), report.reason
+    measured = {n: sum(s.phase == "ranked" and s.rival == n for s in report.samples) for n in range(4)}
+    assert measured == {0: 0 if lead == "who left it" else 2, 1: 0, 2: 2, 3: 2}
+
+
 @needs(ROOT, LANDLOCK)
 def test_whoever_takes_the_memory_of_the_links_is_to_blame(tmp_path: Path) -> None:
     told = ground.manifest(

@@ -11,6 +11,7 @@ itself. It sees public cases only, under seeds that no runner meets.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -20,10 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kbslurm_eval.build import archive, recipes
+from kbslurm_eval.cage.runners import CantStart
 from kbslurm_eval.judge.reference import Case, Prepared, ProblemTrouble, Reference, derived_seed
 from kbslurm_eval.judge.replies import Rejected
 from kbslurm_eval.shared import layouts, remove_tree, values
-from kbslurm_eval.shared.runner_link import BUILT_SUFFIX, Kind, Status
+from kbslurm_eval.shared.runner_link import BUILT_SUFFIX, PAGE, Kind, Status
 from kbslurm_eval.shared.wire import Manifest, VerdictName
 
 if TYPE_CHECKING:
@@ -51,6 +53,10 @@ class BuildFailed(Exception):
 
 class NoCompiler(RuntimeError):
     """This machine lacks the compiler, which isn't the submission's fault."""
+
+
+class NoRoom(CantStart):
+    """What a build left doesn't fit where runners' links lie."""
 
 
 class Builder(Protocol):
@@ -91,9 +97,27 @@ class Built:
     digest: str = ""
     took_s: float = 0.0
 
+    @property
+    def size(self) -> int:
+        """How much memory a copy of it takes."""
+        return sum(-(-len(entry.data) // PAGE) * PAGE for entry in self.files)
+
     def lay(self, link: Path) -> None:
-        """A fresh copy beside a launch's link; nobody but the judge has written any of it."""
+        """A fresh copy beside a launch's link; nobody but the judge has written any of it. NoRoom if it doesn't fit."""
         home = link.with_name(link.name + BUILT_SUFFIX)
+        try:
+            self._laid(home)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            remove_tree.remove(home)
+            told = os.statvfs(link.parent)
+            raise NoRoom(
+                f"there is no room for the {in_mib(self.size)} that its build left, which every runner has beside its"
+                f" link: the memory of links ({link.parent}) has {in_mib(told.f_blocks * told.f_frsize)} in all"
+            ) from None
+
+    def _laid(self, home: Path) -> None:
         home.mkdir(mode=0o755)
         home.chmod(0o755)
         for folder in archive.folders(self.files):
@@ -233,7 +257,10 @@ class Builds:
         if reply.status != Status.OK or not 0 < size <= archive.most(cap):
             raise BuildFailed("violation", "the builder wrote into the link's control words")
         layout = layouts.Layout(tree=["b", 0, size], size=size)
-        reply = builder.ring(Kind.FETCH, values.pack(None), layout=layout)
+        try:
+            reply = builder.ring(Kind.FETCH, values.pack(None), layout=layout)
+        except ProblemTrouble as trouble:  # nothing else needs room here
+            raise NoRoom(f"there is no room to take over the {in_mib(size)} that its build left: {trouble}") from None
         try:
             return tuple(archive.read(bytes(reply.out), cap))
         except archive.Broken as broken:
@@ -249,6 +276,11 @@ def _size(case: Case) -> float:
                 if isinstance(one, int | float) and not isinstance(one, bool) and abs(one) > 1:
                     size *= abs(one)
     return size
+
+
+def in_mib(size: int) -> str:
+    """So many bytes, for people."""
+    return f"{-(-size // (1 << 20))} MiB"
 
 
 def one_line(text: str) -> str:

@@ -35,6 +35,25 @@ def lead_is_finalist(config: Mapping[str, Any]) -> bool:
     return bool(rivals_of(config)) and not isinstance(config.get("baseline"), str)
 
 
+LEAD = -1  # among finalists by number, where it is one of them
+
+
+def without_room(builds: Mapping[int, int], each: int, room: int) -> list[int]:
+    """Whose builds have no place where all links lie, the largest first: `builds` says how much each finalist's takes,
+    and `each` what one's link takes. Nobody where all that leave something would have to go: then it isn't a build that
+    is too large, but too little for this problem."""
+    out: list[int] = []
+    wanted = sum(builds.values()) + each * len(builds)
+    for who in sorted(builds, key=lambda who: (-builds[who], who)):
+        if wanted <= room:
+            return out
+        if not builds[who]:
+            return []
+        out.append(who)
+        wanted -= builds[who] + each
+    return out if wanted <= room else []
+
+
 @dataclass(kw_only=True)
 class Rivals:
     """The finalists that are still in, over all launches of the phase."""

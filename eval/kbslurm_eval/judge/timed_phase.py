@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import os
 import random
 import statistics
 import time
@@ -14,17 +15,19 @@ from dataclasses import dataclass, replace
 
 from kbslurm_eval.cage.runners import CantStart
 from kbslurm_eval.judge import clock_watch, finals, uncounted_calls
+from kbslurm_eval.judge.builds import NoRoom, in_mib
 from kbslurm_eval.judge.call_checks import CallChecks
 from kbslurm_eval.judge.call_plan import WARM_UPS, CallPlan
 from kbslurm_eval.judge.launch import Allowance, Launch
 from kbslurm_eval.judge.launches import Launches
-from kbslurm_eval.judge.reference import Case, Prepared, ProblemTrouble, Spent
+from kbslurm_eval.judge.reference import Case, Prepared, ProblemTrouble, Reference, Spent
 from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, clean, status_of
 from kbslurm_eval.judge.run_state import SECRET, RunState
 from kbslurm_eval.shared import time_limits, timing
-from kbslurm_eval.shared.wire import BenchmarkResult, PhaseName
+from kbslurm_eval.shared.wire import BenchmarkResult, Manifest, PhaseName
 
 NULLS, NULLS_DROPPED = 10, 2
+LINK_LEAST = 1 << 20  # more than its files take where inputs are small
 _DICE = random.SystemRandom()
 
 
@@ -203,6 +206,8 @@ class TimedPhase:
         rivals: finals.RivalLaunches | None = None
         plan = self._in_order(cases, calls)
         with self._starting():
+            self._make_room(name, patterns)
+            fault = self._lead_fell
             base, base_times = self._baseline(name, patterns)
         try:
             alone = self._alone(name, cases, number, base)
@@ -349,6 +354,51 @@ class TimedPhase:
         counts[at.index] += self._plan.next_go(at.index, wanted)
         self._run.heartbeat.step()
 
+    def _as(self, source: str, role: str) -> Manifest:
+        """What a runner in another role is given: this text in the place of the submission."""
+        return replace(self._run.manifest, source=source, config={**self._run.manifest.config, "role": role})
+
+    def _make_room(self, name: PhaseName, patterns: Mapping[int, Prepared]) -> None:
+        """Before anybody of a final starts: those whose builds are too large to lie beside all links are out, instead
+        of ending it for everybody."""
+        rivals = self._rivals
+        if rivals is None or not isinstance(self._run.reference, Reference):
+            return  # ranks compile for themselves
+        sizes: dict[int, int] = {}
+        for rival, source in enumerate(rivals.sources):
+            if rival in rivals.out:
+                continue
+            try:
+                built = self._launches.built(name, self._as(source, f"rival{rival}"))
+            except Rejected as rejected:
+                rivals.fell(rival, rejected)
+            except NoRoom as lacking:
+                rivals.fell(rival, Rejected("memory", str(lacking)))
+            else:
+                sizes[rival] = 0 if built is None else built.size
+        base = self._run.manifest.config.get("baseline")
+        others = [self._run.manifest] if self._lead_fell is None else []
+        others += [self._as(base, "baseline")] if isinstance(base, str) else []
+        taken = [0 if (built := self._run.builds.done(one)) is None else built.size for one in others]
+        if taken and self._lead_is_finalist:
+            sizes[finals.LEAD] = taken.pop(0)
+        copies = 2 if self._run.runners.bare else 1  # a bare runner's own is there, too
+        each = max(len(one.packed) + one.layout.size for one in patterns.values()) * 5 // 4 + LINK_LEAST
+        place = self._run.runners.prepare().parent
+        told = os.statvfs(place)
+        room = told.f_bavail * told.f_frsize - sum(each + copies * size for size in taken)
+        for who in finals.without_room({who: copies * size for who, size in sizes.items()}, each, room):
+            fault = Rejected(
+                "memory",
+                f"there is no room for the {in_mib(sizes[who])} that its build left beside all other finalists: the"
+                f" memory that runners' links lie in ({place}) has {in_mib(told.f_blocks * told.f_frsize)} in all, and"
+                f" each finalist needs {in_mib(each)} of it for inputs and answers",
+            )
+            if who == finals.LEAD:
+                self._lead_fell, self._fell_at = fault, None
+            else:
+                rivals.fell(who, fault)
+
     def _baseline(
         self, name: PhaseName, patterns: dict[int, Prepared]
     ) -> tuple[Launch | None, dict[int, timing.LaunchTimes]]:
@@ -357,7 +407,7 @@ class TimedPhase:
         if not isinstance(source, str):
             return None, {}
         whole = self._run.manifest.limits.total_s
-        theirs = replace(self._run.manifest, source=source, config={**self._run.manifest.config, "role": "baseline"})
+        theirs = self._as(source, "baseline")
         try:
             built = self._launches.built(name, theirs)
         except Rejected as fault:
@@ -448,13 +498,16 @@ class TimedPhase:
         each_s = self._run.manifest.limits.ranked_s / finals.many(self._run.manifest.config)
 
         def open_one(rival: int, source: str) -> tuple[Launch, dict[int, timing.LaunchTimes]]:
-            theirs = replace(
-                self._run.manifest, source=source, config={**self._run.manifest.config, "role": f"rival{rival}"}
-            )
+            theirs = self._as(source, f"rival{rival}")
             if rival not in self._run.rival_allowances:  # one for all launches, as everybody has in an ordinary run
                 starts_s = self._run.manifest.build.limit_s
                 self._run.rival_allowances[rival] = Allowance(left_s=each_s, whole_s=each_s, starts_left_s=starts_s)
-            launch = self._launches.start(name, self._run.rival_allowances[rival], self._launches.built(name, theirs))
+            try:
+                launch = self._launches.start(
+                    name, self._run.rival_allowances[rival], self._launches.built(name, theirs)
+                )
+            except NoRoom as lacking:
+                raise Rejected("memory", str(lacking)) from None
             try:
                 times = self._nulls(launch, patterns)
                 self._launches.hand_over(launch, theirs)
