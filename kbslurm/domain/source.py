@@ -4,6 +4,7 @@ about where it goes."""
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from kbslurm.errors import Invalid, TooLarge
 from kbslurm_eval.shared import bundle
 
 SOURCE_CAP = 1_000_000  # of all files together
+SENT_CAP = 2 * SOURCE_CAP  # the same as JSON in a manifest, which has those of a final's five and its lead's
 SUFFIXES = (".py", ".cu", ".cuh", ".cpp")
 BESIDE = (*SUFFIXES, ".c", ".cc", ".h", ".hh", ".hpp", ".hip", ".inl", ".json", ".toml", ".txt", ".md")
 FILES_CAP, DEPTH_CAP, PATH_CAP = 64, 8, 200
@@ -139,6 +141,12 @@ def checked_source(file_name: str, data: bytes) -> Source:
         return _solution(file_name, data)
     name = checked_file_name(file_name)
     text = checked_text(name, data)
+    if 6 * len(data) > SENT_CAP and (size := len(json.dumps(text))) > SENT_CAP:
+        raise TooLarge(
+            f"{name} has {size:,} bytes as it is sent to where it runs, over the limit of {SENT_CAP:,}: a control"
+            " character takes six there, and so does one that isn't ASCII",
+            hint=ONLY_TEXT,
+        )
     if bundle.is_bundle(text):
         _check_bundle(name, text)
     return Source(file_name=name, text=text, sha256=hashlib.sha256(data).hexdigest())

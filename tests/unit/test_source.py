@@ -6,6 +6,8 @@ import hashlib
 
 import pytest
 
+from kbslurm.domain import finals
+from kbslurm.domain.manifest import manifest_for, manifest_text
 from kbslurm.domain.source import (
     SOURCE_CAP,
     Directives,
@@ -17,6 +19,7 @@ from kbslurm.domain.source import (
     settled_gpus,
 )
 from kbslurm.errors import Invalid, TooLarge
+from tests.flow.stage import PROBLEM
 
 
 def test_a_good_file_is_taken_as_it_is() -> None:
@@ -125,3 +128,23 @@ def test_a_python_problem_takes_python_files() -> None:
 )  # fmt: skip
 def test_a_template_names_the_board_that_hands_it_out(text: str, want: str) -> None:
     assert for_board(text, "new") == want
+
+
+@pytest.mark.parametrize("letter", ["\x01", "\x1b", "\u0416", "\U0001f600", "\\", "x"])
+def test_the_largest_sources_fit_into_one_final(letter: str) -> None:
+    """Two of a megabyte of control characters were over the limit of a manifest, and their final was refused."""
+    body = "def custom_kernel(data):\n    return sorted(data)\n#"
+    taken, refused = [body], set[str]()
+    for size in (300_000, 600_000, SOURCE_CAP):
+        text = body + letter * ((size - len(body)) // len(letter.encode()))
+        try:
+            taken.append(checked_source("k.py", text.encode()).text)
+        except TooLarge as error:
+            refused.add(str(error).partition(" as it is sent to where it runs, over the limit of ")[2][:9])
+    assert len(taken) == {"\x01": 2, "\x1b": 2, "\u0416": 3, "\U0001f600": 3}.get(letter, 4)
+    assert refused <= {"2,000,000"}
+    staged = finals.staged(PROBLEM, taken[-1:] * 5)
+    manifest = manifest_for(
+        staged, token="t", attempt=1, nonce="n", mode="leaderboard", gpu="cpu", source=taken[-1], secret_seed="s"
+    )
+    assert len(manifest_text(manifest)) > 4 * len(taken[-1])
