@@ -79,11 +79,13 @@ adversarial: $(READY)  ## run the whole corpus of attacks: every size, every iso
 bench: $(READY)  ## measure speed as ratios within one run, as a table and as JSON lines
 	$(PY) -m tests.bench $(ARGS)
 
-bench-harness: $(READY)  ## measure the harness's overhead and accuracy (minutes; ARGS='--scale 0.2' for a shorter run)
-	$(PY) -m tests.bench harness $(ARGS)
+OF_PEER = $(if $(PEER),KBSLURM_PEER="$(PEER)" KBSLURM_PEER_SUBMISSION="$(SUBMISSION)" KBSLURM_PEER_CASE='$(CASE)' KBSLURM_TORCH_PYTHON="$(TORCH_PYTHON)" )
+
+bench-harness: $(READY)  ## measure the harness's overhead and accuracy (minutes; ARGS='--scale 0.2' for a shorter run; with PEER=… as for bench-peer its aims, too)
+	$(OF_PEER)$(PY) -m tests.bench harness $(ARGS)
 
 bench-peer: $(READY)  ## a ranked run beside KernelBot's own eval (PEER=a problem's folder in a checkout, SUBMISSION=a file, TORCH_PYTHON=a python with torch; CASE='{"size": 2048, "seed": 1}')
-	KBSLURM_PEER="$(PEER)" KBSLURM_PEER_SUBMISSION="$(SUBMISSION)" KBSLURM_PEER_CASE='$(CASE)' KBSLURM_TORCH_PYTHON="$(TORCH_PYTHON)" $(PY) -m tests.bench peer $(ARGS)
+	$(OF_PEER)$(PY) -m tests.bench peer $(ARGS)
 
 bench-cluster: $(READY)  ## run the benchmarks on the test cluster (root)
 	$(PY) -m tests.bench --cluster $(ARGS)

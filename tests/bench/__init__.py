@@ -17,10 +17,11 @@ SCALE = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line of the table. `ratio` is what the aim speaks of; without an aim the line only informs."""
+    """One line of the table. `ratio` is what the aim speaks of; without an aim the line only informs, and without a
+    value it says why nothing was measured."""
 
     name: str
-    value: float
+    value: float | None
     unit: str
     against: str = ""
     ratio: float | None = None
@@ -31,6 +32,8 @@ class Row:
     def is_met(self) -> bool | None:
         """Whether the aim is met, when there is one. It speaks of the ratio, or of the value where there is none."""
         said = self.value if self.ratio is None else self.ratio
+        if said is None:
+            return None
         if self.at_least is not None:
             return said >= self.at_least
         if self.at_most is not None:

@@ -70,7 +70,8 @@ def _table(name: str, rows: list[Row], took_s: float) -> Table:
             else ""
         )
         ratio = "" if row.ratio is None else f"{row.ratio:.2f}×"
-        table.add_row(row.name, f"{row.value:,.4g} {row.unit}", row.against, ratio, aim, marks[row.is_met])
+        value = "" if row.value is None else f"{row.value:,.4g} {row.unit}"
+        table.add_row(row.name, value, row.against, ratio, aim, marks[row.is_met])
     return table
 
 

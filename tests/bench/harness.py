@@ -1,7 +1,8 @@
 """What the harness's own way of measuring costs, how far its figures are to be trusted, and what a start takes.
 
 Run by `make bench-harness` alone: it takes minutes, most of them for 30 whole runs. Every comparison is made in turns,
-so that what else the machine does hits both sides.
+so that what else the machine does hits both sides. KernelBot's own eval is among them where a checkout is given, as for
+`make bench-peer`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from kbslurm_eval.run import keep_memory, reachable
 from kbslurm_eval.shared import timing, values, wire
 from kbslurm_eval.shared.runner_link import DONE, JudgeEnd, Kind
 from tests.adversarial import trial
-from tests.bench import Row, percentile, scaled
+from tests.bench import Row, peer, percentile, scaled
 
 APART = True
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -96,11 +97,12 @@ SHORT, LONG, LONGER = (SOURCE.format(times=n) for n in (1, 30, 300))
 
 
 def run() -> list[Row]:
+    rows = peer.run() if (why := peer.why_not()) is None else [_not_beside_the_peer(why)]
     level, _ = reachable()
     _as_a_judge()
     reference = Reference(_manifest(SHORT))
     with _ground(level) as ground:
-        rows = _null_calls(ground, reference)
+        rows += _null_calls(ground, reference)
     rows += _biases(level)
     rows += [_cost(level, name, source) for name, source in (("long", LONG), ("longer", LONGER))]
     rows += [row for name, words in SIZES.items() for row in _of_size(level, name, words)]
@@ -109,6 +111,13 @@ def run() -> list[Row]:
     rows += _repeated(level)
     rows += _simulated()
     return rows
+
+
+def _not_beside_the_peer(why: str) -> Row:
+    """Two aims are missing from the table then."""
+    return Row(
+        name="a whole ranked run beside KernelBot's own eval", value=None, unit="", against=f"not measured: {why}"
+    )
 
 
 def _as_a_judge() -> None:
