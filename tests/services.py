@@ -23,6 +23,7 @@ import pytest
 
 from kbslurm_eval.cage import landlock
 from kbslurm_eval.device import driver
+from kbslurm_eval.runner.profiled import found_program
 
 NVCC_HOME = Path(__file__).resolve().parent.parent / ".nvcc" / "nvidia" / "cu13"
 RAY = Path(__file__).resolve().parent.parent / ".ray" / "bin" / "ray"
@@ -204,7 +205,13 @@ TORCH = Service(
     there=lambda: importlib.util.find_spec("torch") is not None,
     otherwise=f"{sys.executable} -m pip install torch",
 )
-SERVICES = {one.name: one for one in (*OF_MAKE_TEST, NINJA, GPU, TORCH)}
+NCU = Service(
+    name="ncu",
+    why="a profile of a kernel",
+    there=lambda: found_program("ncu") is not None,
+    otherwise="NVIDIA Nsight Compute, which CUDA's toolkit brings, and a driver that lets you read its counters",
+)
+SERVICES = {one.name: one for one in (*OF_MAKE_TEST, NINJA, GPU, TORCH, NCU)}
 
 
 def _memory_groups() -> Path | None:

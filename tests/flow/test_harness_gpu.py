@@ -6,7 +6,11 @@ cages, that tensors over it are tensors, and that a kernel which goes on after "
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +21,7 @@ from kbslurm_eval.shared import wire
 from tests.flow import harness_ground as ground
 from tests.flow.test_harness_device import DOUBLING
 from tests.flow.test_harness_resident import TENSORS_IN_PLACE, TENSORS_THERE
-from tests.services import GPU, TORCH, missing, needs
+from tests.services import GPU, NCU, TORCH, missing, needs
 
 pytestmark = pytest.mark.gpu
 
@@ -84,6 +88,54 @@ KB_ENTRY int custom_kernel(const kb_array *in, int inputs, kb_array *out, int ou
   return cudaGetLastError();
 }
 """
+
+PACES_US = (20, 100, 1_000)
+# HONEST, and so many cycles beside it
+PACED = HONEST.replace("    y += 1\n", "    y += 1\n    torch.cuda._sleep(CYCLES)\n")
+# How many cycles take so long with HONEST's two kernels, and what events say of that, one call at a time.
+EVENTS = """
+import json
+import statistics
+import sys
+
+import torch
+
+x = torch.randn(64, 64, device="cuda")
+y = torch.empty_like(x)
+
+
+def events_us(cycles, times=40):
+    took = []
+    for _ in range(times):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        begin.record()
+        torch.mul(x, 2, out=y)
+        y.add_(1)
+        torch.cuda._sleep(cycles)
+        end.record()
+        end.synchronize()
+        took.append(1000 * begin.elapsed_time(end))
+    return statistics.median(took[5:])
+
+
+events_us(1_000_000)  # its clocks rise
+short, long = events_us(1_000_000), events_us(11_000_000)
+each = 10_000_000 / (long - short)
+rows = []
+for pace in map(int, sys.argv[1:]):
+    cycles = max(1, int(each * pace))
+    rows.append([pace, cycles, events_us(cycles)])
+print(json.dumps({"device": torch.cuda.get_device_name(), "rows": rows}))
+"""
+
+
+def bias_table(device: str, rows: Sequence[tuple[int, float, float, float]]) -> str:
+    """Of each pace, in microseconds: what events say, the runner's claim, and the score's median."""
+    lines = [f"{device}: one call at a time, medians in us", "  asked   events  claimed     ours  ours - events"]
+    for pace, events, claimed, ours in rows:
+        lines.append(f"{pace:7d} {events:8.1f} {claimed:8.1f} {ours:8.1f} {ours - events:14.1f}")
+    return "\n".join(lines)
 
 
 @pytest.fixture
@@ -188,3 +240,39 @@ def test_cuda_code_gets_device_pointers(tmp_path: Path, env: dict[str, str]) -> 
     )  # fmt: skip
     assert report.verdict == "passed", report.reason
     assert report.host["device"]["transport"] == "shared memory", report.host["evidence"]
+
+
+@needs(TORCH)
+def test_the_bias_table(tmp_path: Path, env: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Kernels of 20 us, 100 us and 1 ms: what CUDA's events say around the same call in a process of its own, beside
+    the median of ours. Nothing is taken off that a submission could influence, so ours is never below the kernel."""
+    argv = [sys.executable, "-c", EVENTS, *map(str, PACES_US)]
+    told = json.loads(subprocess.run(argv, capture_output=True, text=True, check=True, timeout=120).stdout)
+    rows = []
+    for pace, cycles, events in told["rows"]:
+        report = _judged(
+            tmp_path / str(pace), env, PACED.replace("CYCLES", str(cycles)), mode="benchmark",
+            tests=[{"n": 64, "seed": 1}], benchmarks=[{"n": 64, "seed": 3}], budget=wire.Budget(launches=3, calls=20),
+        )  # fmt: skip
+        assert report.verdict == "passed", report.reason
+        claimed = report.host["device"]["times"][0]["claimed_ns"] / 1000
+        rows.append((pace, events, claimed, (report.benchmarks[-1].median_ns or 0.0) / 1000))
+    with capsys.disabled():
+        print(f"\n{bias_table(told['device'], rows)}")
+    for pace, _, _, ours in rows:
+        assert ours > 0.9 * pace, rows
+
+
+@needs(TORCH, NCU)
+def test_nsight_compute_profiles_a_kernel(tmp_path: Path, env: dict[str, str]) -> None:
+    """What the stand-in shows of its files and their digest, by the program itself."""
+    told = {**env, "KBSLURM_PROFILER": "ncu"}
+    report = _judged(tmp_path, told, HONEST, mode="profile", benchmarks=[{"n": 1024, "seed": 3}])
+    assert report.verdict == "passed", report.reason
+    (counters,) = [one for one in report.digests if one.tool == "ncu"]
+    if "only administrators" in counters.trouble or "holds the GPU's counters" in counters.trouble:
+        missing(NCU, counters.trouble)
+    assert counters.trouble == "", report.profile
+    names = {one.name for one in report.artifacts}
+    assert names >= {f"benchmark-0.ncu-{one}" for one in ("rep", "details.csv", "raw.csv")}, report.profile
+    assert counters.kernels and counters.limits, counters
