@@ -69,10 +69,12 @@ def check_has(python: str, problem: Problem, source: Source, *, images: Sequence
     who = f"problem {problem.name}" if first in theirs else source.file_name
     file = f" ({theirs[first]})" if first in theirs else ""
     install = f"{shlex.quote(python)} -m pip install {' '.join(_PACKAGES.get(one, one) for one in missing)}"
+    files = [] if first in theirs else sorted(source.files)
+    beside = f" A file of yours must be in the submission, which has {', '.join(files[:10])}." if len(files) > 1 else ""
     have = f" The board's runs have {'; '.join(images)}." if images else ""
     raise Invalid(
         f"{who} needs {' and '.join(missing)}{file}, which {python} doesn't have",
-        hint=f"Run: {install}; or name a Python that has it: --python PATH.{have}",
+        hint=f"Run: {install}; or name a Python that has it: --python PATH.{beside}{have}",
     )
 
 

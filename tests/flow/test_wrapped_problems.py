@@ -166,6 +166,15 @@ def test_the_file_that_is_called_may_be_in_a_folder(problem: Path, submission: P
     assert told["verdict"] == "passed", told["reason"]
 
 
+def test_whoever_forgot_a_file_reads_which_ones_are_there(problem: Path, submission: Path) -> None:
+    """It was a library that pip should bring, and nothing else."""
+    (submission / "main.py").write_text(RIGHT.replace("parts.twice", "prats.twice"))
+    done = CommandLine(cwd=problem)("try", str(problem), str(submission), "--mode", "test", "--json")
+    told = done.json()["error"]
+    assert (done.code, told["message"].partition(",")[0]) == (2, "main.py needs prats")
+    assert "A file of yours must be in the submission, which has main.py, parts/twice.py." in told["hint"]
+
+
 SOLUTION = {
     "name": "doubled by hand",
     "definition": "double",

@@ -693,3 +693,39 @@ def test_compiled_submissions_are_refused_where_a_case_has_several_gpus(tmp_path
     task.write_text(task.read_text(encoding="utf-8") + "multi_gpu: true\n", encoding="utf-8")
     with pytest.raises(Invalid, match=r"multi_gpu: a multi-GPU problem accepts submissions in Python"):
         load(folder)
+
+
+@pytest.mark.parametrize(
+    ("place", "collection"),
+    [
+        ("kernelbench/KernelBench/level1/1_Scale_rows.py", "kernelbench"),
+        ("kernelbench/KernelBench/level1", "kernelbench"),
+        ("tritonbench/data/TritonBench_T_v1/shifted.py", "tritonbench"),
+        ("flashinfer/definitions/toy/toy_pick_d4.json", "flashinfer-bench"),
+        ("cross_entropy_py", "reference-kernels"),
+        ("cross_entropy_py/task.yml", "reference-kernels"),
+    ],
+)
+def test_what_a_collection_has_is_to_be_imported(tmp_path: Path, place: str, collection: str) -> None:
+    known = Path(__file__).parents[1] / "collections"
+    if place.startswith("cross_entropy_py"):
+        known = tmp_path
+        (tmp_path / "cross_entropy_py").mkdir()
+        (tmp_path / "cross_entropy_py/task.yml").write_text(TASK.replace("  - {name: task.py, source: task.py}\n", ""))
+        (tmp_path / "cross_entropy_py/reference.py").write_text(
+            "def generate_inputs(batch, seed): ...\ndef reference_forward(logits, targets): ...\n"
+        )
+    with pytest.raises(Invalid) as raised:
+        load(known / place)
+    assert str(raised.value.hint).endswith(f"imported: kbslurm problem import {collection} DIRECTORY.")
+
+
+def test_what_was_imported_isnt_to_be_imported_again(tmp_path: Path) -> None:
+    """It contains the collection's own file."""
+    (tmp_path / "task.yml").write_text(TASK.replace("tests:", "trials:"))
+    for name in ("task.py", "reference.py"):
+        (tmp_path / name).write_text(REFERENCE)
+    (tmp_path / "model.py").write_text("class Model:\n    pass\n\n\ndef get_inputs():\n    return []\n")
+    with pytest.raises(Invalid) as raised:
+        load(tmp_path)
+    assert "problem import" not in str(raised.value.hint)
