@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ def some(*shape: int, kind: Any = torch.float32) -> Any:
     return (torch.rand(shape) * 100).to(kind)
 
 
-ALIKE = [
+ALIKE: list[Callable[[], Any]] = [
     lambda: some(5),
     lambda: (some(3, 4), some(1, 3, 1, kind=torch.bfloat16), some(2, kind=torch.bool), some(2, kind=torch.int64)),
     lambda: {"a": some(3, kind=torch.complex64), "b": [some(2, kind=torch.float16), torch.tensor(1.5), "n", 4]},
