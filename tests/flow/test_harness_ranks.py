@@ -5,6 +5,8 @@ The example's submissions are judged by test_examples; here is what its verdicts
 
 from __future__ import annotations
 
+import os
+import re
 import socket
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 from kbslurm.domain.manifest import manifest_for
 from kbslurm.domain.run import new_job_name
 from kbslurm.problems.loading import load
+from kbslurm_eval.judge import check_memory
 from kbslurm_eval.judge.rank_reference import free_port
 from kbslurm_eval.shared import wire
 from tests import standin
@@ -319,6 +322,46 @@ def check_implementation(data, output):
     good = sum(output) == 2 * sum(data[0]) and len(output) == len(data[0])
     return good, "not twice"
 """
+ALLOCATES = """
+import os, resource, signal
+
+
+def told():
+    return open("/proc/self/oom_score_adj").read().strip(), resource.getrlimit(resource.RLIMIT_DATA)[0]
+
+
+def generate_input(rank, world_size, n, seed):
+    return [seed + rank] * n, told()
+
+
+def ref_kernel(data):
+    return data[0]
+
+
+def check_implementation(data, output):
+    if output != data[0]:
+        {how}
+    return output == data[0], f"{told()} then, {data[1]} before"
+"""
+
+
+@pytest.mark.parametrize("how", ["pass", "os.kill(os.getpid(), signal.SIGKILL)"])
+def test_a_check_in_ranks_is_bounded_and_goes_before_anybody_elses_runner(how: str, tmp_path: Path) -> None:
+    """Each rank's might take all that was left, and where memory was short the kernel ended the finalists' runners."""
+    told = doubled(
+        "def custom_kernel(data):\n    return [0] * len(data[0])\n",
+        files={"reference.py": ALLOCATES.replace("{how}", how)},
+    )
+    report = judged(tmp_path, told).told
+    assert report.verdict == "wrong", report.reason
+    if how != "pass":
+        assert "the problem's check didn't survive this answer" in report.reason
+        return
+    (then, limit), (before, _) = re.findall(r"\('(-?\d+)', (-?\d+)\)", report.reason)
+    assert 0 < int(limit) < check_memory.left(), "half of what is left"
+    assert os.geteuid() != 0 or (then == "1000" != before)
+
+
 IN_ONE = "None if data[1] else [2 * x for x in data[0]]"
 FAILED = "the check failed on this output: TypeError"
 ANSWERS = {

@@ -15,6 +15,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from kbslurm_eval.cage.limits import GOES_FIRST, oom_score, set_oom_score
+
 LOOK_EVERY_S = 0.25
 KEPT, LEAST = 64 << 20, 512 << 20  # kept for the judge itself; what any check may allocate, whatever the figures say
 _V1, _V2 = ("memory.limit_in_bytes", "memory.usage_in_bytes"), ("memory.max", "memory.current")
@@ -24,8 +26,9 @@ class CheckMemory:
     """The limit. Between two looks what the judge itself takes changes both its size and what is left, so that the sum,
     which is the limit, stays."""
 
-    def __init__(self) -> None:
-        self._most, self._looked_at = 0, float("-inf")
+    def __init__(self, processes: int = 1) -> None:
+        """So many processes check at the same time, each with its part."""
+        self._most, self._looked_at, self._processes = 0, float("-inf"), processes
 
     @contextlib.contextmanager
     def bounded(self) -> Iterator[None]:
@@ -35,7 +38,7 @@ class CheckMemory:
             yield
             return
         if (now := time.monotonic()) - self._looked_at > LOOK_EVERY_S:
-            self._most, self._looked_at = _data() + max(LEAST, left() - KEPT), now
+            self._most, self._looked_at = _data() + max(LEAST, left() - KEPT) // self._processes, now
         resource.setrlimit(resource.RLIMIT_DATA, (self._most, hard))
         try:
             yield
@@ -45,6 +48,19 @@ class CheckMemory:
     def look_anew(self) -> None:
         """What the last check took, which was counted as the judge's own, isn't there any more."""
         self._looked_at = float("-inf")
+
+
+@contextlib.contextmanager
+def going_first() -> Iterator[None]:
+    """If memory is short while the block runs, the kernel ends this process and no runner that stands beside it. Only
+    then: what a submission takes in its calls is to end itself. Where the judge isn't root the kernel lets a process
+    that can't be looked at change nothing there."""
+    usual = oom_score()
+    set_oom_score(GOES_FIRST)
+    try:
+        yield
+    finally:
+        set_oom_score(usual)
 
 
 def _data() -> int:

@@ -19,9 +19,8 @@ from types import ModuleType
 from typing import Any
 
 from kbslurm_eval.cage import judge_children, kernel
-from kbslurm_eval.cage.limits import GOES_FIRST, oom_score, set_oom_score
 from kbslurm_eval.judge import reference_library
-from kbslurm_eval.judge.check_memory import CheckMemory
+from kbslurm_eval.judge.check_memory import CheckMemory, going_first
 from kbslurm_eval.judge.messages import receive, send
 from kbslurm_eval.shared import values
 from kbslurm_eval.shared.program import eval_folder
@@ -153,17 +152,9 @@ def serve(fd: int) -> int:
 
 @contextlib.contextmanager
 def _bounded(memory: CheckMemory) -> Iterator[None]:
-    """A check may allocate by an answer: no more than is left, and if memory is short then, the kernel ends this
-    process and no runner that stands beside it. Only then: what a submission takes in its calls is to end itself. Where
-    the judge isn't root the kernel lets a process that can't be looked at change nothing there, and the limit is all.
-    """
-    usual = oom_score()
-    set_oom_score(GOES_FIRST)
-    try:
-        with memory.bounded():
-            yield
-    finally:
-        set_oom_score(usual)
+    """A check may allocate by an answer: no more than is left. Where the judge isn't root, that limit is all."""
+    with going_first(), memory.bounded():
+        yield
 
 
 def _done(code: reference_library.ReferenceLibrary, told: dict[str, Any], blob: bytes) -> tuple[dict[str, Any], bytes]:

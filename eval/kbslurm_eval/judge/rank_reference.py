@@ -26,6 +26,7 @@ from typing import Any
 
 from kbslurm_eval.cage import judge_children, kernel
 from kbslurm_eval.judge.check_mark import CHECK_DIED, NATIVE_DEATHS
+from kbslurm_eval.judge.check_memory import going_first
 from kbslurm_eval.judge.interrupts import INTERRUPTS
 from kbslurm_eval.judge.messages import receive, send
 from kbslurm_eval.judge.reference import (
@@ -151,10 +152,15 @@ class RankReference:
                 process = by_socket[fd]
                 answer = process.receive()
                 if answer is None:
-                    how, died = process.how_it_ended(), process.was_killed_by_itself()
+                    how, died, lacked = process.how_it_ended(), process.was_killed_by_itself(), process.was_killed()
                     self.close()
-                    if op == "check" and died:
-                        found[process.rank] = _Answer(told={"good": False, "said": CHECK_DIED}, blob=b"")
+                    if op == "check" and (died or lacked):
+                        told = {
+                            "good": False,
+                            "said": CHECK_DIED,
+                            **({"failed": True, "lacked": True} if lacked else {}),
+                        }
+                        found[process.rank] = _Answer(told=told, blob=b"")
                         return [found.get(n, _Answer(told={}, blob=b"")) for n in range(self.world)]
                     raise ProblemTrouble(f"rank {process.rank} of the problem's reference ended ({how})")
                 found[process.rank] = answer
@@ -301,6 +307,10 @@ class _RankProcess:
         """Whether code that it ran brought it down."""
         return self._process.returncode is not None and -self._process.returncode in NATIVE_DEATHS
 
+    def was_killed(self) -> bool:
+        """Whether the kernel, or somebody else, ended it: for want of memory, say."""
+        return self._process.returncode == -signal.SIGKILL
+
     def end(self) -> None:
         """End it and wait for it."""
         self.line.close()
@@ -322,7 +332,7 @@ def serve_rank(fd: int) -> int:
     rank, world = int(told["rank"]), int(told["world"])
     os.environ.update(process_group.environment(rank, world, int(told["port"])), GLOO_SOCKET_IFNAME="lo")
     try:
-        part = _OneRank(wire.read_manifest(blob), rank)
+        part = _OneRank(wire.read_manifest(blob), rank, world)
         group = process_group.join_group(rank=rank, world=world) if "torch" in sys.modules else ""
     except ProblemTrouble as trouble:
         send(line, {"trouble": str(trouble)}, b"")
@@ -355,7 +365,8 @@ class _OwnReference(Reference):
         """What there is to say of this rank's output."""
         self._failed, self._checks = {}, True
         try:
-            good, said = self.check(prepared, output)
+            with going_first():
+                good, said = self.check(prepared, output)
         finally:
             self._checks = False
         return {"good": good, "said": said, **self._failed}
@@ -371,8 +382,8 @@ class _OwnReference(Reference):
 class _OneRank:
     """What one rank keeps of the latest calls."""
 
-    def __init__(self, manifest: wire.Manifest, rank: int) -> None:
-        self._rank, self._reference = rank, _OwnReference(manifest, keeps=False)
+    def __init__(self, manifest: wire.Manifest, rank: int, world: int) -> None:
+        self._rank, self._reference = rank, _OwnReference(manifest, keeps=False, checkers=world)
         self._calls: OrderedDict[int, Prepared] = OrderedDict()
         self._output: Any = None
 

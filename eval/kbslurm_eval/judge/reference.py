@@ -172,14 +172,15 @@ class Reference:
         keeps: bool = True,
         memory: DeviceMemory | None = None,
         mark: CheckMark | None = None,
+        checkers: int = 1,
         around: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """With `no_device` the problem's own code doesn't use the device, which belongs to the submission alone. With
         `keeps` large inputs that are the same under every seed are made once. `memory`: the judge's on the device.
-        `mark`: stands while an answer is looked at."""
+        `mark`: stands while an answer is looked at. `checkers`: so many processes check at the same time."""
         self._memory = memory
         self._mark = mark or CheckMark()
-        self._memory_of_checks = CheckMemory()
+        self._memory_of_checks = CheckMemory(checkers)
         self._one_file = manifest.style == "one-file"
         self._open = manifest.config.get("outputs") == "check"
         self._layouts: dict[tuple[int, bytes], tuple[layouts.Layout, destinations.Places, returned_answers.Names]] = {}
