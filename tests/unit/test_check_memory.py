@@ -74,3 +74,12 @@ def test_no_more_than_that_can_be_allocated_and_afterwards_as_before(monkeypatch
         with pytest.raises(MemoryError):
             bytearray(2 * LEAST)
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
+
+
+def test_processes_that_check_at_the_same_time_share_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_memory, "left", lambda: 9 * LEAST + check_memory.KEPT)
+    limits = []
+    for processes in (1, 3):
+        with CheckMemory(processes).bounded():
+            limits.append(resource.getrlimit(resource.RLIMIT_DATA)[0])
+    assert 5.9 * LEAST < limits[0] - limits[1] < 6.1 * LEAST
