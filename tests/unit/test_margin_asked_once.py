@@ -23,6 +23,7 @@ def test_it_is_asked_until_it_is_told(monkeypatch: pytest.MonkeyPatch, found: in
         return found
 
     reference = Reference.__new__(Reference)
+    monkeypatch.setattr(Reference, "usual_check_s", lambda *_: 1.0)
     reference._memory = None
     monkeypatch.setattr(Reference, "check", lambda *_, **__: (True, ""))
     monkeypatch.setattr(Reference, "margin", margin)
