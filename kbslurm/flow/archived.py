@@ -105,10 +105,8 @@ class Index:
     runs: Mapping[int, Run]
     verdicts: Mapping[int, Judged]
     finals: Mapping[int, Row]
-    final_scores: Mapping[int, Score]
-    final_of: Mapping[
-        int, tuple[int, tuple[int, str] | str | None]
-    ]  # by run, the final that its score is of, and whose
+    final_scores: Mapping[int, Score]  # by run, in the latest final of it
+    measured_in: Sequence[tuple[int, int, tuple[int, str] | str | None]]  # finals, oldest first, each run, and whose
     fixed: Mapping[int, Score]
 
     @property
@@ -150,7 +148,7 @@ class Index:
         """Whom finals bind there: the latest of each side's, with when it was ordered and the run that was measured."""
         finals, found = {int(row["final"]): row for row in self.finals.values()}, {}
         if self.board["ranking"] != "last":
-            for run, (number, side) in sorted(self.final_of.items(), key=lambda one: one[1][0]):
+            for number, run, side in self.measured_in:
                 final, held = finals[number], self.runs.get(run)
                 if (final["gpu"], int(final["problem_version"])) != (gpu, self.live):
                     continue
@@ -265,6 +263,7 @@ class Index:
 
 def indexed(read: Read) -> Index:
     """The archive's rows by number."""
+    in_finals = sorted(read("final_scores"), key=lambda row: (int(row["final"]), int(row["run"])))
     return Index(
         board=next(read("board")),
         problems={int(row["problem_version"]): problem.from_json(row["content"]) for row in read("problems")},
@@ -274,8 +273,8 @@ def indexed(read: Read) -> Index:
         runs={int(row["run"]): _run(row) for row in read("runs")},
         verdicts={int(row["run"]): _judged(row) for row in read("verdicts")},
         finals={int(row["run"]): row for row in read("finals")},
-        final_scores={int(row["run"]): _score_of(row) for row in read("final_scores")},
-        final_of={int(row["run"]): (int(row["final"]), _side_of(row)) for row in read("final_scores")},
+        final_scores={int(row["run"]): _score_of(row) for row in in_finals},
+        measured_in=[(int(row["final"]), int(row["run"]), _side_of(row)) for row in in_finals],
         fixed={int(row["run"]): _score_of(row) for row in read("fixed_places")},
     )
 
@@ -435,16 +434,18 @@ class _Scores:
             self._found.calibrations += 1
             if int(row["run"]) in self._index.verdicts and int(row["run"]) not in self._calibrated:
                 self._found.differs(f"the reference times on {row['gpu']} don't follow from run {row['run']}")
+        in_finals: dict[int, list[Score]] = {}
         for row in read("final_scores"):
             self._found.final_scores += 1
             final, run = int(row["final"]), int(row["run"])
+            in_finals.setdefault(run, []).append(_score_of(row))
             if not self._follows(final, run, _score_of(row)):
                 self._found.differs(f"run {run}: its score in final {final} doesn't follow from the final's samples")
         for row in read("fixed_places"):
             run, said = int(row["run"]), _score_of(row)
             verdict = self._index.verdicts.get(run)
             may = [verdict.score if verdict else None, *(one.get(run) for one in self._final_scores.values())]
-            may.append(self._index.final_scores.get(run))
+            may += in_finals.get(run, ())
             if not any(one is not None and _same(said, one) for one in may):
                 self._found.differs(f"run {run}: its fixed score is neither its verdict's nor a final's")
 

@@ -9,9 +9,14 @@ from __future__ import annotations
 
 from kbslurm.store.deadlines import in_time
 
-# Those of finals that were applied by then.
-FINAL_SCORES = """SELECT x.run_id, x.score_s, x.low_s, x.high_s FROM final_score x JOIN final f ON f.id = x.final_id
-    WHERE %(until)s::timestamptz IS NULL OR f.decided_at <= %(until)s"""
+# Each run's in the latest final that was applied.
+NEWEST_SCORES = """SELECT DISTINCT ON (x.run_id) x.run_id, x.score_s, x.low_s, x.high_s FROM final_score x
+    ORDER BY x.run_id, x.final_id DESC"""
+
+# The same, of finals that were applied by then.
+FINAL_SCORES = """SELECT DISTINCT ON (x.run_id) x.run_id, x.score_s, x.low_s, x.high_s
+    FROM final_score x JOIN final f ON f.id = x.final_id
+    WHERE %(until)s::timestamptz IS NULL OR f.decided_at <= %(until)s ORDER BY x.run_id, x.final_id DESC"""
 
 # For whom a submission `{s}` to the board `b` counts.
 SIDE = "CASE WHEN b.teams THEN coalesce('team ' || {s}.team, {s}.person_id::text) ELSE {s}.person_id::text END"

@@ -19,6 +19,7 @@ from kbslurm.domain.run import RunState
 from kbslurm.errors import Invalid, NotFound, Refused
 from kbslurm.store.boards import Boards
 from kbslurm.store.connect import Connection, Pool
+from kbslurm.store.final_scores import NEWEST_SCORES
 from kbslurm.store.people import own_person
 from kbslurm.store.rows import Rows, note_event, or_now
 from kbslurm.store.standings import Standings
@@ -64,13 +65,11 @@ WHERE fr.final_id = %(final)s ORDER BY fr.place
 """
 
 # Who failed in it gets the slow end of the interval that counted before.
-_DROP_OUT = """
+_DROP_OUT = f"""
 INSERT INTO final_score (run_id, final_id, score_s, low_s, high_s)
 SELECT v.run_id, %(final)s, coalesce(fs.high_s, v.high_s, v.score_s), coalesce(fs.low_s, v.low_s, v.score_s),
     coalesce(fs.high_s, v.high_s, v.score_s)
-FROM verdict v LEFT JOIN final_score fs ON fs.run_id = v.run_id WHERE v.run_id = %(run)s
-ON CONFLICT (run_id) DO UPDATE SET final_id = excluded.final_id, score_s = excluded.score_s, low_s = excluded.low_s,
-    high_s = excluded.high_s
+FROM verdict v LEFT JOIN ({NEWEST_SCORES}) fs ON fs.run_id = v.run_id WHERE v.run_id = %(run)s
 """
 
 
@@ -239,9 +238,7 @@ class Finals(Rows):
                 if rival.outcome is not None and rival.outcome.score_s is not None:
                     connection.execute(
                         b"INSERT INTO final_score (run_id, final_id, score_s, low_s, high_s)"
-                        b" VALUES (%(run)s, %(final)s, %(score)s, %(low)s, %(high)s) ON CONFLICT (run_id) DO UPDATE SET"
-                        b" final_id = excluded.final_id, score_s = excluded.score_s, low_s = excluded.low_s,"
-                        b" high_s = excluded.high_s",
+                        b" VALUES (%(run)s, %(final)s, %(score)s, %(low)s, %(high)s)",
                         {
                             "run": rival.run_id,
                             "final": known.id,

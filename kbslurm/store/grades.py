@@ -5,7 +5,7 @@ from __future__ import annotations
 from kbslurm.domain.grades import Handed, Student
 from kbslurm.store.connect import Pool
 from kbslurm.store.deadlines import late_s, practice
-from kbslurm.store.final_scores import SIDE, bound, limited
+from kbslurm.store.final_scores import NEWEST_SCORES, SIDE, bound, limited
 from kbslurm.store.rows import Rows
 from kbslurm.store.views import Board
 
@@ -40,7 +40,7 @@ SELECT s.id AS submission, p.name AS person, s.accepted_at AS at, coalesce(v.nam
 FROM submission s JOIN leaderboard b ON b.id = s.board_id JOIN person p ON p.id = s.person_id
 JOIN run r ON r.submission_id = s.id AND r.problem_version_id = b.problem_version_id AND r.counts AND r.gpu = %(gpu)s
 LEFT JOIN verdict v ON v.run_id = r.id
-LEFT JOIN final_score fs ON fs.run_id = r.id
+LEFT JOIN ({NEWEST_SCORES}) fs ON fs.run_id = r.id
 {bound(side=SIDE.format(s="s"), at="s.accepted_at", run="r", until=False)}
 LEFT JOIN fixed_place x ON x.run_id = r.id AND x.finalisation_id = %(finalisation)s
 WHERE s.board_id = %(board)s AND s.mode = 'leaderboard' AND s.removed_at IS NULL AND p.banned_at IS NULL

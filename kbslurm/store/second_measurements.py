@@ -7,7 +7,7 @@ from datetime import datetime
 
 from kbslurm.domain.board import LEAST_DIFFERENCE
 from kbslurm.store.connect import Connection
-from kbslurm.store.final_scores import SIDE, UNBOUND, bound
+from kbslurm.store.final_scores import NEWEST_SCORES, SIDE, UNBOUND, bound
 
 TEND_LOCK = 4_927_307
 # For whom the submission `{s}` counts on the board `b`.
@@ -16,14 +16,14 @@ IS_HELD = "run.held AND run.state = 'queued'"
 
 # The score that counts on the board `b` for whoever submitted `s`: the person or, where teams count together, the team
 # that it was for. The best, or the latest if that one counts.
-_STANDING_SCORE = """SELECT coalesce(fs.score_s, v.score_s) AS score_s, coalesce(fs.low_s, v.low_s) AS low_s,
+_STANDING_SCORE = f"""SELECT coalesce(fs.score_s, v.score_s) AS score_s, coalesce(fs.low_s, v.low_s) AS low_s,
         coalesce(fs.high_s, v.high_s) AS high_s
     FROM submission t
-    JOIN run tr ON tr.submission_id = t.id AND tr.problem_version_id = {run}.problem_version_id AND tr.gpu = {run}.gpu
-        AND tr.counts AND tr.may_rank
+    JOIN run tr ON tr.submission_id = t.id AND tr.problem_version_id = {{run}}.problem_version_id
+        AND tr.gpu = {{run}}.gpu AND tr.counts AND tr.may_rank
     JOIN verdict v ON v.run_id = tr.id AND v.ranked
-    LEFT JOIN final_score fs ON fs.run_id = tr.id{bound}
-    WHERE t.board_id = s.board_id AND {which}
+    LEFT JOIN ({NEWEST_SCORES}) fs ON fs.run_id = tr.id{{bound}}
+    WHERE t.board_id = s.board_id AND {{which}}
         AND t.person_id = ANY(ARRAY(SELECT s.person_id UNION SELECT m.person_id FROM submission m
             WHERE b.teams AND m.board_id = s.board_id AND m.team = s.team))
         AND t.team IS NOT DISTINCT FROM CASE WHEN b.teams THEN s.team ELSE t.team END

@@ -546,11 +546,12 @@ final_rival = Table(
     _to("run_id", "run"),
 )
 
+# A run can be measured in several finals. The latest that was applied counts, of a frozen board the latest before that.
 final_score = Table(
     "final_score",
     metadata,
     Column("run_id", BigInteger, ForeignKey("run.id"), primary_key=True, autoincrement=False),
-    _to("final_id", "final"),
+    Column("final_id", BigInteger, ForeignKey("final.id"), primary_key=True, autoincrement=False),
     Column("score_s", Double, nullable=False),
     Column("low_s", Double, nullable=False),
     Column("high_s", Double, nullable=False),

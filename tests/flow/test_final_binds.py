@@ -11,6 +11,7 @@ import pytest
 from kbslurm.domain.board import ranked
 from kbslurm.domain.run import PersonId, SubmissionId
 from kbslurm.flow.score import Scored, score
+from kbslurm.store import migrate
 from tests.command_line import CommandLine
 from tests.flow.puppet import sealed_report
 from tests.flow.stage import Stage
@@ -154,3 +155,47 @@ def test_a_finals_baseline_is_in_no_chart(stage: Stage) -> None:
     report = sealed_report(stage.store.attempts.work(attempt.id), score_s=0.5, baseline_s=0.9, rivals=(0.5, 0.6))
     assert score(stage.store, attempt, report, stage.clock.now()) is Scored.VERDICT
     assert len(stage.rows("SELECT id FROM baseline_point")) == points > 10
+
+
+def verified(stage: Stage, at: Path, *more: str) -> None:
+    """An archive of the board as it is now holds."""
+    kbslurm = CommandLine(cwd=at, env={"DATABASE_URL": stage.store.url})
+    place = str(at / f"kept{len([*at.iterdir()])}")
+    written = kbslurm("archive", "board", "-o", place, *more)
+    assert written.code == 0, written.out
+    told = kbslurm("archive", "verify", place, "--json")
+    assert told.code == 0, told.out
+
+
+def test_another_final_behind_a_freeze_changes_nothing_of_what_others_see(stage: Stage, tmp_path: Path) -> None:
+    entered(stage, "ada", 0.395)
+    entered(stage, "bob", 0.401)
+    final(stage, 0.45, 0.41)
+    stage.clock.go(10)  # type: ignore[attr-defined]
+    stage.store.times.freeze("board", stage.clock.now(), by="host", now=stage.clock.now())
+    before = stage.store.standings.best("board", "A100")
+    assert [(one.person, round(one.score_s, 2)) for one in before] == [("bob", 0.41), ("ada", 0.45)]
+    final(stage, None, 0.39)
+    assert stage.store.standings.best("board", "A100") == before
+    live = stage.store.standings.best("board", "A100", live=True)
+    assert [(one.person, round(one.score_s, 2)) for one in live] == [("ada", 0.39), ("bob", 0.41)]
+    assert live[1].score_s == before[0].high_s, "bob failed in it"
+    verified(stage, tmp_path)
+    verified(stage, tmp_path, "--private")
+    board = stage.store.boards.get("board")
+    handed = stage.store.gradebook.handed(board, "A100", 0.5)
+    assert [one.score_s for one in handed] == [live[0].score_s, live[1].score_s], "one row of each"
+
+
+def test_a_database_from_before_has_the_latest_finals_scores(stage: Stage) -> None:
+    entered(stage, "ada", 0.395)
+    entered(stage, "bob", 0.401)
+    final(stage, 0.45, 0.41)
+    final(stage, 0.42, 0.39)
+    before, kept = shown(stage), "SELECT run_id, final_id, score_s FROM final_score ORDER BY 1, 2"
+    assert before == [("ada", 0.39), ("bob", 0.42)] and len(stage.rows(kept)) == 4
+    migrate.downgrade(stage.store.url, "0039")
+    rows = stage.rows(kept)
+    assert len(rows) == 2 and len({row["final_id"] for row in rows}) == 1
+    migrate.upgrade(stage.store.url)
+    assert stage.rows(kept) == rows and shown(stage) == before
