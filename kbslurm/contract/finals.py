@@ -43,7 +43,8 @@ class HostsGapTold(Shape):
 
 
 class HostsFinalTold(Shape):
-    """`over`: it has ended; `measured`: with a result."""
+    """`over`: it has ended; `measured`: with a result. `unjudged`: ranked runs that were accepted before it was ordered
+    and are still open; it binds none of them."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -57,6 +58,7 @@ class HostsFinalTold(Shape):
                 "reason": "",
                 "measured": False,
                 "over": False,
+                "unjudged": 0,
                 "rivals": [
                     {
                         "place": 1,
@@ -80,5 +82,6 @@ class HostsFinalTold(Shape):
     reason: str
     measured: bool
     over: bool
+    unjudged: int
     rivals: list[HostsRivalTold]
     gaps: list[HostsGapTold]

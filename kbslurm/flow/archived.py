@@ -60,6 +60,8 @@ class Run(NamedTuple):
     state: str
     counts: bool
     may_rank: bool
+    rejudging: int
+    ended_at: datetime | None
 
 
 class Judged(NamedTuple):
@@ -108,6 +110,7 @@ class Index:
     final_scores: Mapping[int, Score]  # by run, in the latest final of it
     measured_in: Sequence[tuple[int, int, tuple[int, str] | str | None]]  # finals, oldest first, each run, and whose
     fixed: Mapping[int, Score]
+    judged_at: Mapping[tuple[int, int, str], datetime]  # by submission, version and GPU type
 
     @property
     def live(self) -> int:
@@ -127,7 +130,7 @@ class Index:
                 latest[side] = max(latest.get(side, 0), self.runs[run].submission)
             shown = [run for run in shown if latest[self._side(self.runs[run].submission)] == self.runs[run].submission]
         bound = self._bound(gpu)
-        shown = [run for run in shown if self._binding(bound, self.runs[run].submission) in (None, run)]
+        shown = [run for run in shown if self._binding(bound, run) in (None, run)]
         return [self._entry(run, self._score(run)) for run in shown if not self._is_banned(self._author(run))]
 
     def _ranks(self, run: int, held: Run, *, removed: bool = False) -> bool:
@@ -160,10 +163,12 @@ class Index:
                     found[side] = datetime.fromisoformat(final["created_at"]), run
         return found
 
-    def _binding(self, bound: Mapping[tuple[int, str] | str, tuple[datetime, int]], submission: int) -> int | None:
-        """The run that counts instead of others of this submission's author, if a final says so."""
-        at, run = bound.get(self._side(submission), (None, None))
-        return None if at is None or self.submissions[submission].at > at else run
+    def _binding(self, bound: Mapping[tuple[int, str] | str, tuple[datetime, int]], run: int) -> int | None:
+        """The run that counts instead of this one, which had been judged before, if a final says so."""
+        held = self.runs[run]
+        ordered_at, binding = bound.get(self._side(held.submission), (None, None))
+        judged_at = self.judged_at.get((held.submission, held.version, held.gpu))
+        return binding if ordered_at is not None and judged_at is not None and judged_at <= ordered_at else None
 
     def _side(self, submission: int) -> tuple[int, str] | str:
         sub = self.submissions[submission]
@@ -183,7 +188,7 @@ class Index:
     def _limited(self, run: int, bound: Mapping[tuple[int, str] | str, tuple[datetime, int]]) -> Score | None:
         """A run's score, no better than that of the final which binds its author."""
         own, binding = self.final_scores.get(run) or self.verdicts[run].score, None
-        if (other := self._binding(bound, self.runs[run].submission)) is not None:
+        if (other := self._binding(bound, run)) is not None:
             binding = self._score(other)
         return binding if own is not None and binding is not None and binding.score_s > own.score_s else own
 
@@ -264,19 +269,39 @@ class Index:
 def indexed(read: Read) -> Index:
     """The archive's rows by number."""
     in_finals = sorted(read("final_scores"), key=lambda row: (int(row["final"]), int(row["run"])))
+    runs = {int(row["run"]): _run(row) for row in read("runs")}
+    verdicts = {int(row["run"]): _judged(row) for row in read("verdicts")}
     return Index(
         board=next(read("board")),
         problems={int(row["problem_version"]): problem.from_json(row["content"]) for row in read("problems")},
         b_ref_s={(int(row["problem_version"]), str(row["gpu"])): tuple(row["b_ref_s"]) for row in read("calibrations")},
         people={int(row["person_id"]): row for row in read("people")},
         submissions={int(row["submission"]): _sub(row) for row in read("submissions")},
-        runs={int(row["run"]): _run(row) for row in read("runs")},
-        verdicts={int(row["run"]): _judged(row) for row in read("verdicts")},
+        runs=runs,
+        verdicts=verdicts,
         finals={int(row["run"]): row for row in read("finals")},
         final_scores={int(row["run"]): _score_of(row) for row in in_finals},
         measured_in=[(int(row["final"]), int(row["run"]), _side_of(row)) for row in in_finals],
         fixed={int(row["run"]): _score_of(row) for row in read("fixed_places")},
+        judged_at=_judged_at(runs, verdicts),
     )
+
+
+def _judged_at(runs: Mapping[int, Run], verdicts: Mapping[int, Judged]) -> dict[tuple[int, int, str], datetime]:
+    """When each submission had been judged, as `store.final_scores` has it: once all measurements for one score had
+    ended, the first time that one ranked."""
+    ended: dict[tuple[int, int, str, int], datetime] = {}
+    scored: set[tuple[int, int, str, int]] = set()
+    for number, run in runs.items():
+        which = (run.submission, run.version, run.gpu, run.rejudging)
+        if run.ended_at is not None:
+            ended[which] = max(run.ended_at, ended.get(which, run.ended_at))
+        if number in verdicts and verdicts[number].ranked:
+            scored.add(which)
+    found: dict[tuple[int, int, str], datetime] = {}
+    for which in scored & ended.keys():
+        found[which[:3]] = min(ended[which], found.get(which[:3], ended[which]))
+    return found
 
 
 def _side_of(row: Row) -> tuple[int, str] | str | None:
@@ -514,6 +539,8 @@ def _run(row: Row) -> Run:
         state=str(row["state"]),
         counts=bool(row["counts"]),
         may_rank=bool(row["may_rank"]),
+        rejudging=int(row["rejudging"]),
+        ended_at=None if row["ended_at"] is None else datetime.fromisoformat(row["ended_at"]),
     )
 
 

@@ -43,7 +43,7 @@ FROM (
 LEFT JOIN verdict v ON v.run_id = entered.run_id
 LEFT JOIN attempt a ON a.id = v.attempt_id
 LEFT JOIN ({FINAL_SCORES}) fs ON fs.run_id = entered.run_id
-{bound(side="entered.side", at="entered.at", run="entered")}
+{bound(side="entered.side", run="entered")}
 ORDER BY entered.submission_id, entered.gpu
 """
 _PAGE = _ENTRIES.format(which="AND s.id >= %(submission)s AND (s.id, r.gpu) > (%(submission)s, %(gpu)s)")

@@ -1,8 +1,8 @@
 """What finals that were applied say about scores, for others' statements.
 
-A final measures one run of each participant's, and binds them: nothing else that they had submitted before it was
+A final measures one run of each participant's, and binds them: nothing else of theirs that had been judged when it was
 ordered counts instead, or whoever had submitted a kernel twice would keep the luckier ordinary measurement. Nor does it
-where they take back what was measured. What comes after it competes as ever.
+where they take back what was measured. What is judged later was measured beside nobody, and competes as ever.
 """
 
 from __future__ import annotations
@@ -35,14 +35,23 @@ _BINDING = """SELECT DISTINCT ON (f.gpu, f.problem_version_id, {side}) f.gpu, f.
 _UNTIL = " AND (%(until)s::timestamptz IS NULL OR f.decided_at <= %(until)s)"
 
 
-def bound(*, side: str, at: str, run: str, board: str = "%(board)s", until: bool = True, also: str = "") -> str:
-    """A join to the final that binds this side for what it submitted then, on the GPU type and version of this run, as
-    `bound`; none where none does. `until`: only of those that were applied by then. `also`: what must hold for the run
-    `fr` that was measured, or it counts no more and binds nobody."""
+# When a run's submission had been judged: once all measurements for its score had ended. A rejudge is no way around a
+# final, so of several scores the first counts.
+_JUDGED = """(SELECT min(judged.at) FROM (
+        SELECT max(m.ended_at) AS at FROM run m LEFT JOIN verdict mv ON mv.run_id = m.id
+        WHERE m.submission_id = {run}.submission_id AND m.gpu = {run}.gpu
+            AND m.problem_version_id = {run}.problem_version_id
+        GROUP BY m.rejudging_id HAVING bool_or(mv.ranked)) judged)"""
+
+
+def bound(*, side: str, run: str, board: str = "%(board)s", until: bool = True, also: str = "") -> str:
+    """A join to the final that binds this side for this run, which had been judged then, as `bound`; none where none
+    does. `until`: only of those that were applied by then. `also`: what must hold for the run `fr` that was measured,
+    or it counts no more and binds nobody."""
     told = {"side": SIDE.format(s="ft"), "in_time": in_time("ft"), "until": (_UNTIL if until else "") + also}
     return f"""LEFT JOIN LATERAL ({_BINDING.format(board=board, **told)}) bound
     ON bound.gpu = {run}.gpu AND bound.problem_version_id = {run}.problem_version_id
-        AND bound.side = {side} AND bound.ordered_at >= {at}"""
+        AND bound.side = {side} AND bound.ordered_at >= {_JUDGED.format(run=run)}"""
 
 
 # What counts beside that final: the run that was measured, or any where there is none.

@@ -19,6 +19,7 @@ from kbslurm.domain.run import RunState
 from kbslurm.errors import Invalid, NotFound, Refused
 from kbslurm.store.boards import Boards
 from kbslurm.store.connect import Connection, Pool
+from kbslurm.store.deadlines import practice
 from kbslurm.store.final_scores import NEWEST_SCORES
 from kbslurm.store.people import own_person
 from kbslurm.store.rows import Rows, note_event, or_now
@@ -48,9 +49,14 @@ INSERT INTO final (board_id, problem_version_id, gpu, run_id, created_by, create
 SELECT %(board)s, %(version)s, %(gpu)s, id, %(by)s, %(now)s FROM due RETURNING id
 """
 
-_FINAL = """
+_FINAL = f"""
 SELECT f.id, f.board_id, f.gpu, f.state, f.created_by, f.created_at, r.id AS run_id, r.state AS run_state, r.reason,
-    v.detail, v.name AS verdict, v.reason AS verdict_reason
+    v.detail, v.name AS verdict, v.reason AS verdict_reason, CASE WHEN f.state = 'open' THEN (
+        SELECT count(*) FROM submission s JOIN leaderboard b ON b.id = s.board_id
+        JOIN run w ON w.submission_id = s.id AND w.gpu = f.gpu AND w.problem_version_id = f.problem_version_id
+        WHERE s.board_id = f.board_id AND s.mode = 'leaderboard' AND s.removed_at IS NULL
+            AND s.accepted_at <= f.created_at AND w.counts AND w.ended_at IS NULL AND NOT {practice("s")}
+    ) ELSE 0 END AS unjudged
 FROM final f JOIN run r ON r.id = f.run_id LEFT JOIN verdict v ON v.run_id = r.id
 WHERE f.board_id = %(board)s AND f.gpu = %(gpu)s AND f.state = %(state)s
     AND (%(until)s::timestamptz IS NULL OR f.decided_at <= %(until)s) ORDER BY f.id DESC LIMIT 1
@@ -87,7 +93,8 @@ class Rival:
 
 @dataclass(frozen=True, kw_only=True)
 class Final:
-    """A final's state. `gaps` refer to rivals by their earlier place minus one."""
+    """A final's state. `gaps` refer to rivals by their earlier place minus one. `unjudged`: ranked runs that were
+    accepted before an open one, and haven't ended; it binds none of them."""
 
     id: int
     board: str
@@ -99,6 +106,7 @@ class Final:
     created_at: datetime
     rivals: tuple[Rival, ...]
     gaps: tuple[Gap, ...]
+    unjudged: int
 
     @property
     def is_done(self) -> bool:
@@ -175,6 +183,7 @@ class Finals(Rows):
             created_at=found["created_at"],
             rivals=tuple(rivals),
             gaps=tuple(gaps),
+            unjudged=found["unjudged"],
         )
 
     def order(self, board: str, gpu: str, top: int, *, by: str, now: datetime | None = None) -> Final:

@@ -41,7 +41,7 @@ FROM submission s JOIN leaderboard b ON b.id = s.board_id JOIN person p ON p.id 
 JOIN run r ON r.submission_id = s.id AND r.problem_version_id = b.problem_version_id AND r.counts AND r.gpu = %(gpu)s
 LEFT JOIN verdict v ON v.run_id = r.id
 LEFT JOIN ({NEWEST_SCORES}) fs ON fs.run_id = r.id
-{bound(side=SIDE.format(s="s"), at="s.accepted_at", run="r", until=False)}
+{bound(side=SIDE.format(s="s"), run="r", until=False)}
 LEFT JOIN fixed_place x ON x.run_id = r.id AND x.finalisation_id = %(finalisation)s
 WHERE s.board_id = %(board)s AND s.mode = 'leaderboard' AND s.removed_at IS NULL AND p.banned_at IS NULL
     AND r.ended_at IS NOT NULL AND NOT {practice("s")}

@@ -28,7 +28,7 @@ _STANDING_SCORE = f"""SELECT coalesce(fs.score_s, v.score_s) AS score_s, coalesc
             WHERE b.teams AND m.board_id = s.board_id AND m.team = s.team))
         AND t.team IS NOT DISTINCT FROM CASE WHEN b.teams THEN s.team ELSE t.team END
     ORDER BY CASE WHEN b.ranking = 'last' THEN -t.id END, coalesce(fs.score_s, v.score_s) LIMIT 1"""
-_BOUND = bound(side=SIDE.format(s="t"), at="t.accepted_at", run="tr", board="s.board_id", until=False)
+_BOUND = bound(side=SIDE.format(s="t"), run="tr", board="s.board_id", until=False)
 
 
 def standing_score(run: str) -> str:

@@ -94,7 +94,7 @@ def _scored_by(
     """`finals`: what must hold for the run `fr` of a final, or it sets nothing aside; None: no final does."""
     told = {"in_time": timely("s"), "run": run, "whose": whose, "counts": counts, "bound": "", "unbound": ""}
     if finals is not None:
-        told["bound"] = "\n" + bound(side=SIDE.format(s="s"), at="s.accepted_at", run="r", also=finals)
+        told["bound"] = "\n" + bound(side=SIDE.format(s="s"), run="r", also=finals)
         told["unbound"] = f"\n    AND {UNBOUND.format(run='r')}"
     names = {"name": SHOWN_NAME, "team": SHOWN_TEAM, "final_scores": FINAL_SCORES}
     return _SCORED_BY.format(latest=_LATEST.format(**told), **names, **told)

@@ -12,6 +12,7 @@ from kbslurm.domain.board import ranked
 from kbslurm.domain.run import PersonId, SubmissionId
 from kbslurm.flow.score import Scored, score
 from kbslurm.store import migrate
+from kbslurm.store.rejudgings import Wanted
 from tests.command_line import CommandLine
 from tests.flow.puppet import sealed_report
 from tests.flow.stage import Stage
@@ -95,6 +96,73 @@ def test_who_takes_back_what_was_measured_has_none_of_the_others(stage: Stage, t
     assert told.code == 0 and told.json()["standings"] == 1, told.out
     entered(stage, "ada", 0.7)
     assert shown(stage) == [("bob", 0.401), ("ada", 0.7)]
+
+
+def queued_when_ordered(stage: Stage, *, again: bool = False) -> SubmissionId:
+    """ada's faster kernel waits in the queue while a final is ordered, and is judged before that is measured; `again`:
+    only its second measurement does."""
+    entered(stage, "ada", 0.45)
+    entered(stage, "bob", 0.401)
+    if again:
+        stage.rows("UPDATE leaderboard SET confirm = true RETURNING id")
+    stage.clock.go(1)  # type: ignore[attr-defined]
+    number = stage.submit(by="ada", mode="leaderboard").submission_id
+    if again:
+        assert judge(stage, 0.3, baseline_s=0.5) is Scored.VERDICT
+    faster = next_attempt(stage)
+    stage.clock.go(1)  # type: ignore[attr-defined]
+    ordered = stage.store.finals.order("board", "A100", 2, by="host", now=stage.clock.now())
+    assert ordered.unjudged == 1 and [one.person for one in ordered.rivals] == ["bob", "ada"]
+    stage.clock.go(1)  # type: ignore[attr-defined]
+    report = sealed_report(stage.store.attempts.work(faster.id), score_s=0.3, baseline_s=0.5)
+    assert score(stage.store, faster, report, stage.clock.now()) is Scored.VERDICT
+    attempt = next_attempt(stage)
+    report = sealed_report(stage.store.attempts.work(attempt.id), score_s=0.5, baseline_s=0.5, rivals=(0.402, 0.45))
+    assert score(stage.store, attempt, report, stage.clock.now()) is Scored.VERDICT
+    assert stage.store.finals.apply("board", "A100", by="host", now=stage.clock.now()).unjudged == 0
+    return number
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["its only measurement", "its second one"])
+def test_what_was_in_the_queue_when_a_final_was_ordered_is_bound_by_none(
+    stage: Stage, tmp_path: Path, again: bool
+) -> None:
+    number = queued_when_ordered(stage, again=again)
+    assert shown(stage) == [("ada", 0.3), ("bob", 0.402)]
+    board = stage.store.boards.get("board")
+    handed = {one.submission: one for one in stage.store.gradebook.handed(board, "A100", 0.5)}
+    assert handed[number].score_s == pytest.approx(0.3, rel=1e-3)
+    fed = {one.submission_id: one for one in stage.store.contests.page(board, (0, ""), 10, until=None, viewer=None)}
+    assert fed[number].score_s == pytest.approx(0.3, rel=1e-3)
+    verified(stage, tmp_path)
+    verified(stage, tmp_path, "--private")
+    final(stage, 0.8, 0.41)
+    assert shown(stage) == [("bob", 0.41), ("ada", 0.8)], "the next one binds it"
+
+
+def test_measuring_an_older_one_anew_is_no_way_around_a_final(stage: Stage, tmp_path: Path) -> None:
+    """It had been judged when the final was ordered, and what a rejudge measures later is the same kernel."""
+    _, second = twice(stage)
+    final(stage, 0.8, 0.401)
+    stage.store.rejudgings.preview("board", Wanted(submission=second), None, by="host", now=stage.clock.now())
+    stage.clock.go(1)  # type: ignore[attr-defined]
+    assert judge(stage, 0.39, baseline_s=0.5) is Scored.VERDICT
+    stage.store.rejudgings.apply("board", by="host", now=stage.clock.now())
+    assert shown(stage) == [("bob", 0.401), ("ada", 0.8)]
+    verified(stage, tmp_path)
+
+
+def test_whoever_orders_a_final_is_told_of_what_is_still_in_the_queue(stage: Stage, tmp_path: Path) -> None:
+    entered(stage, "ada", 0.45)
+    entered(stage, "bob", 0.401)
+    for name in ("ada", "eve"):
+        stage.clock.go(1)  # type: ignore[attr-defined]
+        stage.submit(by=name, mode="leaderboard")
+    kbslurm = CommandLine(cwd=tmp_path, env={"DATABASE_URL": stage.store.url})
+    told = kbslurm("final", "board")
+    assert told.code == 0 and "2 ranked runs accepted before this final are still open" in told.err, told.err
+    assert kbslurm("final", "board", "--json").json()["unjudged"] == 2
+    assert kbslurm("final", "board", "--forget", "--json").json()["unjudged"] == 2
 
 
 def test_where_the_latest_counts_it_does_whatever_a_final_said(stage: Stage) -> None:

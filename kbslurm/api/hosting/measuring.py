@@ -207,6 +207,7 @@ def told(found: Final, state: str) -> dict[str, Any]:
         "reason": found.reason,
         "measured": found.is_done,
         "over": found.is_over,
+        "unjudged": found.unjudged,
         "rivals": [
             {
                 "place": rival.place,

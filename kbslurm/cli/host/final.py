@@ -62,6 +62,8 @@ def _told(found: Mapping[str, Any], as_json: bool) -> int:
             counts = "counts" if found["state"] == "applied" else "counts once this is applied"
             printing.say(f"{printing.escape(rival['person'])} failed: the slow end of the earlier interval {counts}")
     if found["state"] == "open":
+        if number := found.get("unjudged"):
+            printing.caution(_unjudged(number))
         printing.say(_next(found))
     return EXIT_OK
 
@@ -72,6 +74,12 @@ def _now(found: Mapping[str, Any], rival: Mapping[str, Any]) -> str:
     if rival["score_s"] is None:
         return printing.coloured(rival["verdict"])
     return printing.score(rival["score_s"], *rival["interval_s"], ranked=True)
+
+
+def _unjudged(number: int) -> str:
+    which = f"{number} ranked runs" if number > 1 else "a ranked run"
+    still = "are" if number > 1 else "is"
+    return f"{which} accepted before this final {still} still open and won't be bound by it; better wait, then order it"
 
 
 def _next(found: Mapping[str, Any]) -> str:
