@@ -17,6 +17,7 @@ from kbslurm.domain.measure import CALIBRATION
 from kbslurm.domain.run import PersonId, SubmissionId
 from kbslurm.store.connect import Connection, Pool
 from kbslurm.store.deadlines import late_s
+from kbslurm.store.final_scores import BINDS
 from kbslurm.store.grades import STUDENTS
 from kbslurm.store.rows import Rows, note_event, or_now
 from kbslurm.store.standings import entries_in
@@ -88,11 +89,13 @@ SELECT f.id AS final, f.problem_version_id AS problem_version, f.gpu, f.run_id A
     f.decided_at, ARRAY(SELECT x.run_id FROM final_rival x WHERE x.final_id = f.id ORDER BY x.place) AS rivals
 FROM final f WHERE f.board_id = %(board)s AND (%(until)s::timestamptz IS NULL OR f.decided_at <= %(until)s)
 ORDER BY f.id""",
-    "final_scores": """
+    # Whose it is, where it binds them.
+    "final_scores": f"""
 SELECT x.run_id AS run, x.final_id AS final, x.score_s, x.low_s, x.high_s,
-    CASE WHEN p.banned_at IS NULL THEN s.person_id END AS person_id, CASE WHEN b.teams THEN s.team END AS team
-FROM final_score x JOIN final f ON f.id = x.final_id JOIN run r ON r.id = x.run_id
-JOIN submission s ON s.id = r.submission_id JOIN person p ON p.id = s.person_id JOIN leaderboard b ON b.id = s.board_id
+    CASE WHEN {BINDS} THEN ft.person_id END AS person_id, CASE WHEN b.teams AND {BINDS} THEN ft.team END AS team
+FROM final_score x JOIN final f ON f.id = x.final_id JOIN leaderboard b ON b.id = f.board_id
+JOIN run fr ON fr.id = x.run_id JOIN verdict fv ON fv.run_id = fr.id
+JOIN submission ft ON ft.id = fr.submission_id JOIN person fp ON fp.id = ft.person_id
 WHERE f.board_id = %(board)s AND (%(until)s::timestamptz IS NULL OR f.decided_at <= %(until)s)
 ORDER BY x.run_id, x.final_id""",
     "fixed_places": """

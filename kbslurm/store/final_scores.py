@@ -21,16 +21,18 @@ FINAL_SCORES = """SELECT DISTINCT ON (x.run_id) x.run_id, x.score_s, x.low_s, x.
 # For whom a submission `{s}` to the board `b` counts.
 SIDE = "CASE WHEN b.teams THEN coalesce('team ' || {s}.team, {s}.person_id::text) ELSE {s}.person_id::text END"
 
+# Whether the score of the run `fr` in a final of the board `b` binds whoever submitted it.
+BINDS = f"""(b.ranking <> 'last' AND fr.counts AND fr.may_rank AND fv.ranked AND fp.banned_at IS NULL
+        AND {in_time("ft")})"""
+
 # Whom finals of a board bind: the latest of each side's, on each GPU type, with the run that was measured.
 _BINDING = """SELECT DISTINCT ON (f.gpu, f.problem_version_id, {side}) f.gpu, f.problem_version_id, {side} AS side,
         f.created_at AS ordered_at, x.run_id, x.score_s, x.low_s, x.high_s
-    FROM final f JOIN leaderboard b ON b.id = f.board_id AND b.ranking <> 'last'
+    FROM final f JOIN leaderboard b ON b.id = f.board_id
     JOIN final_score x ON x.final_id = f.id
-    JOIN run fr ON fr.id = x.run_id AND fr.counts AND fr.may_rank
-    JOIN verdict fv ON fv.run_id = fr.id AND fv.ranked
-    JOIN submission ft ON ft.id = fr.submission_id AND {in_time}
-    JOIN person fp ON fp.id = ft.person_id AND fp.banned_at IS NULL
-    WHERE f.board_id = {board}{until}
+    JOIN run fr ON fr.id = x.run_id JOIN verdict fv ON fv.run_id = fr.id
+    JOIN submission ft ON ft.id = fr.submission_id JOIN person fp ON fp.id = ft.person_id
+    WHERE f.board_id = {board} AND {binds}{until}
     ORDER BY f.gpu, f.problem_version_id, {side}, f.id DESC"""
 _UNTIL = " AND (%(until)s::timestamptz IS NULL OR f.decided_at <= %(until)s)"
 
@@ -48,7 +50,7 @@ def bound(*, side: str, run: str, board: str = "%(board)s", until: bool = True, 
     """A join to the final that binds this side for this run, which had been judged then, as `bound`; none where none
     does. `until`: only of those that were applied by then. `also`: what must hold for the run `fr` that was measured,
     or it counts no more and binds nobody."""
-    told = {"side": SIDE.format(s="ft"), "in_time": in_time("ft"), "until": (_UNTIL if until else "") + also}
+    told = {"side": SIDE.format(s="ft"), "binds": BINDS, "until": (_UNTIL if until else "") + also}
     return f"""LEFT JOIN LATERAL ({_BINDING.format(board=board, **told)}) bound
     ON bound.gpu = {run}.gpu AND bound.problem_version_id = {run}.problem_version_id
         AND bound.side = {side} AND bound.ordered_at >= {_JUDGED.format(run=run)}"""

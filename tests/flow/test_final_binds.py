@@ -165,6 +165,28 @@ def test_whoever_orders_a_final_is_told_of_what_is_still_in_the_queue(stage: Sta
     assert kbslurm("final", "board", "--forget", "--json").json()["unjudged"] == 2
 
 
+@pytest.mark.parametrize("taken_back", [False, True], ids=["there", "taken back"])
+def test_an_archive_of_a_team_whose_finalist_is_banned_verifies(stage: Stage, tmp_path: Path, taken_back: bool) -> None:
+    """A final that measured somebody banned binds nobody, a mate of theirs neither."""
+    ada, bob, eve = (stage.person(name) for name in ("ada", "bob", "eve"))
+    for person, team in ((ada, "t"), (eve, "t"), (bob, "u")):
+        stage.store.people.set_team(person, team, by="host")
+    stage.rows("UPDATE leaderboard SET teams = true RETURNING id")
+    first = entered(stage, "ada", 0.395)
+    entered(stage, "bob", 0.401)
+    entered(stage, "eve", 0.41)
+    final(stage, 0.45, 0.402)
+    assert shown(stage) == [("u", 0.402), ("t", 0.45)]
+    if taken_back:
+        stage.store.submissions.take_back(first, "ada", stage.clock.now(), ada)
+        assert shown(stage) == [("u", 0.402)]
+        verified(stage, tmp_path)
+    stage.store.people.ban(ada, "x", by="host", now=stage.clock.now())
+    assert shown(stage) == [("u", 0.402), ("t", 0.41)]
+    verified(stage, tmp_path)
+    verified(stage, tmp_path, "--private")
+
+
 def test_where_the_latest_counts_it_does_whatever_a_final_said(stage: Stage) -> None:
     twice(stage)
     final(stage, 0.8, 0.401)
