@@ -133,8 +133,7 @@ class Index:
         shown = [run for run in shown if self._binding(bound, run) in (None, run)]
         return [self._entry(run, self._score(run)) for run in shown if not self._is_banned(self._author(run))]
 
-    def _ranks(self, run: int, held: Run, *, removed: bool = False) -> bool:
-        """Whether it ranks, or would if it weren't `removed`."""
+    def _ranks(self, run: int, held: Run) -> bool:
         sub, verdict = self.submissions.get(held.submission), self.verdicts.get(run)
         return (
             sub is not None
@@ -143,7 +142,7 @@ class Index:
             and held.version == self.live
             and held.counts
             and held.may_rank
-            and (removed or not sub.removed)
+            and not sub.removed
             and sub.late_s <= 0
         )
 
@@ -155,11 +154,12 @@ class Index:
                 final, held = finals[number], self.runs.get(run)
                 if (final["gpu"], int(final["problem_version"])) != (gpu, self.live):
                     continue
-                if held is not None:
-                    if not self._ranks(run, held, removed=True) or self._is_banned(self._author(run)):
+                sub = None if held is None else self.submissions.get(held.submission)
+                if held is not None and sub is not None and not sub.removed:
+                    if not self._ranks(run, held) or self._is_banned(self._author(run)):
                         continue
                     side = self._side(held.submission)
-                if side is not None:  # also where it was taken back, and isn't in an archive to be handed on
+                if side is not None:  # of what was removed only the row says whether it binds
                     found[side] = datetime.fromisoformat(final["created_at"]), run
         return found
 

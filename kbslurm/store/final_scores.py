@@ -2,12 +2,14 @@
 
 A final measures one run of each participant's, and binds them: nothing else of theirs that had been judged when it was
 ordered counts instead, or whoever had submitted a kernel twice would keep the luckier ordinary measurement. Nor does it
-where they take back what was measured. What is judged later was measured beside nobody, and competes as ever.
+where they take back what was measured; where staff remove that, the final binds nobody to it. What is judged later was
+measured beside nobody, and competes as ever.
 """
 
 from __future__ import annotations
 
 from kbslurm.store.deadlines import in_time
+from kbslurm.store.taken_back import taken_back
 
 # Each run's in the latest final that was applied.
 NEWEST_SCORES = """SELECT DISTINCT ON (x.run_id) x.run_id, x.score_s, x.low_s, x.high_s FROM final_score x
@@ -23,7 +25,7 @@ SIDE = "CASE WHEN b.teams THEN coalesce('team ' || {s}.team, {s}.person_id::text
 
 # Whether the score of the run `fr` in a final of the board `b` binds whoever submitted it.
 BINDS = f"""(b.ranking <> 'last' AND fr.counts AND fr.may_rank AND fv.ranked AND fp.banned_at IS NULL
-        AND {in_time("ft")})"""
+        AND {in_time("ft")} AND (ft.removed_at IS NULL OR {taken_back("ft")}))"""
 
 # Whom finals of a board bind: the latest of each side's, on each GPU type, with the run that was measured.
 _BINDING = """SELECT DISTINCT ON (f.gpu, f.problem_version_id, {side}) f.gpu, f.problem_version_id, {side} AS side,

@@ -18,12 +18,7 @@ from kbslurm.store.broken_off import IS_BEING_RANKED, LAST_MEASURED
 from kbslurm.store.jsonb import as_jsonb, clean
 from kbslurm.store.rows import Rows
 from kbslurm.store.second_measurements import former_score, release_seconds, standing_score, wait_for_turn
-
-# Only if its own author removed it: what staff remove says nothing about measurements.
-_TAKEN_BACK = """t.removed_at IS NOT NULL AND (
-        SELECT e.data ->> 'person' FROM event e
-        WHERE e.subject = 'submission:' || t.id AND e.kind = 'submission.removed' ORDER BY e.id LIMIT 1
-    ) = t.person_id::text"""
+from kbslurm.store.taken_back import taken_back
 
 _YARDSTICK = f"""
 SELECT s.via = %(via)s AS calibrates, c.b_ref_s, r.problem_version_id AS version,
@@ -37,7 +32,7 @@ LEFT JOIN LATERAL (
     {standing_score("r")}
 ) held ON true
 LEFT JOIN LATERAL (
-    {former_score("r", _TAKEN_BACK)}
+    {former_score("r", taken_back("t"))}
 ) gone ON b.confirm AND b.ranking <> 'last' AND r.rejudging_id = 0
 WHERE a.id = %(attempt)s
 """  # fmt: skip
