@@ -122,7 +122,7 @@ class Index:
         if self.board["finalised_at"] is not None:
             found = [self._entry(run, score) for run, score in self.fixed.items() if self.runs[run].gpu == gpu]
             return [one for one in found if not self._is_banned(one.person_id)]
-        shown = [run for run, held in self.runs.items() if held.gpu == gpu and self._ranks(run, held)]
+        shown = [run for run, held in self.runs.items() if held.gpu == gpu and held.counts and self._ranks(run, held)]
         if self.board["ranking"] == "last":
             latest: dict[tuple[int, str] | str, int] = {}
             for run in shown:
@@ -130,17 +130,17 @@ class Index:
                 latest[side] = max(latest.get(side, 0), self.runs[run].submission)
             shown = [run for run in shown if latest[self._side(self.runs[run].submission)] == self.runs[run].submission]
         bound = self._bound(gpu)
-        shown = [run for run in shown if self._binding(bound, run) in (None, run)]
+        shown = [run for run in shown if self._binding(bound, run) is None]
         return [self._entry(run, self._score(run)) for run in shown if not self._is_banned(self._author(run))]
 
     def _ranks(self, run: int, held: Run) -> bool:
+        """Whether it ranks if it counts."""
         sub, verdict = self.submissions.get(held.submission), self.verdicts.get(run)
         return (
             sub is not None
             and verdict is not None
             and verdict.ranked
             and held.version == self.live
-            and held.counts
             and held.may_rank
             and not sub.removed
             and sub.late_s <= 0
@@ -164,11 +164,14 @@ class Index:
         return found
 
     def _binding(self, bound: Mapping[tuple[int, str] | str, tuple[datetime, int]], run: int) -> int | None:
-        """The run that counts instead of this one, which had been judged before, if a final says so."""
+        """The run by whose final another submission counts instead of this one, which had been judged before; if any
+        does."""
         held = self.runs[run]
         ordered_at, binding = bound.get(self._side(held.submission), (None, None))
         judged_at = self.judged_at.get((held.submission, held.version, held.gpu))
-        return binding if ordered_at is not None and judged_at is not None and judged_at <= ordered_at else None
+        if binding is None or ordered_at is None or judged_at is None or judged_at > ordered_at:
+            return None
+        return None if binding in self.runs and self.runs[binding].submission == held.submission else binding
 
     def _side(self, submission: int) -> tuple[int, str] | str:
         sub = self.submissions[submission]

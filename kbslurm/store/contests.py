@@ -32,8 +32,9 @@ _OWN = "coalesce(fs.{name}, v.{name})"
 _ENTRIES = f"""
 SELECT entered.submission_id, entered.person_id, entered.side, entered.name, entered.gpu, entered.at,
     v.name AS verdict, v.at AS judged_at, coalesce(a.started_at, a.opened_at, entered.queued_at) AS began_at,
-    CASE WHEN v.ranked AND entered.may_rank THEN {limited("score_s", _OWN, "entered.run_id")} END AS score_s,
-    {limited("low_s", _OWN, "entered.run_id")} AS low_s, {limited("high_s", _OWN, "entered.run_id")} AS high_s
+    CASE WHEN v.ranked AND entered.may_rank THEN {limited("score_s", _OWN, "entered.submission_id")} END AS score_s,
+    {limited("low_s", _OWN, "entered.submission_id")} AS low_s,
+    {limited("high_s", _OWN, "entered.submission_id")} AS high_s
 FROM (
     SELECT DISTINCT ON (s.id, r.gpu) s.id AS submission_id, s.person_id, s.accepted_at AS at, r.id AS run_id, r.gpu,
         r.queued_at, r.may_rank, r.problem_version_id, {SHOWN_NAME} AS name, {_SIDE} AS side

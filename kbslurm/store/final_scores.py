@@ -23,13 +23,14 @@ FINAL_SCORES = """SELECT DISTINCT ON (x.run_id) x.run_id, x.score_s, x.low_s, x.
 # For whom a submission `{s}` to the board `b` counts.
 SIDE = "CASE WHEN b.teams THEN coalesce('team ' || {s}.team, {s}.person_id::text) ELSE {s}.person_id::text END"
 
-# Whether the score of the run `fr` in a final of the board `b` binds whoever submitted it.
-BINDS = f"""(b.ranking <> 'last' AND fr.counts AND fr.may_rank AND fv.ranked AND fp.banned_at IS NULL
+# Whether the score of the run `fr` in a final of the board `b` binds whoever submitted it: also where that was judged
+# again since.
+BINDS = f"""(b.ranking <> 'last' AND fr.may_rank AND fv.ranked AND fp.banned_at IS NULL
         AND {in_time("ft")} AND (ft.removed_at IS NULL OR {taken_back("ft")}))"""
 
-# Whom finals of a board bind: the latest of each side's, on each GPU type, with the run that was measured.
+# Whom finals of a board bind: the latest of each side's, on each GPU type, with the submission that was measured.
 _BINDING = """SELECT DISTINCT ON (f.gpu, f.problem_version_id, {side}) f.gpu, f.problem_version_id, {side} AS side,
-        f.created_at AS ordered_at, x.run_id, x.score_s, x.low_s, x.high_s
+        f.created_at AS ordered_at, ft.id AS submission_id, x.score_s, x.low_s, x.high_s
     FROM final f JOIN leaderboard b ON b.id = f.board_id
     JOIN final_score x ON x.final_id = f.id
     JOIN run fr ON fr.id = x.run_id JOIN verdict fv ON fv.run_id = fr.id
@@ -48,22 +49,21 @@ _JUDGED = """(SELECT min(judged.at) FROM (
         GROUP BY m.rejudging_id HAVING bool_or(mv.ranked)) judged)"""
 
 
-def bound(*, side: str, run: str, board: str = "%(board)s", until: bool = True, also: str = "") -> str:
+def bound(*, side: str, run: str, board: str = "%(board)s", until: bool = True) -> str:
     """A join to the final that binds this side for this run, which had been judged then, as `bound`; none where none
-    does. `until`: only of those that were applied by then. `also`: what must hold for the run `fr` that was measured,
-    or it counts no more and binds nobody."""
-    told = {"side": SIDE.format(s="ft"), "binds": BINDS, "until": (_UNTIL if until else "") + also}
+    does. `until`: only of those that were applied by then."""
+    told = {"side": SIDE.format(s="ft"), "binds": BINDS, "until": _UNTIL if until else ""}
     return f"""LEFT JOIN LATERAL ({_BINDING.format(board=board, **told)}) bound
     ON bound.gpu = {run}.gpu AND bound.problem_version_id = {run}.problem_version_id
         AND bound.side = {side} AND bound.ordered_at >= {_JUDGED.format(run=run)}"""
 
 
-# What counts beside that final: the run that was measured, or any where there is none.
-UNBOUND = "(bound.run_id IS NULL OR bound.run_id = {run}.id)"
+# What counts beside that final: the submission that was measured, or any where there is none.
+UNBOUND = "(bound.submission_id IS NULL OR bound.submission_id = {submission})"
 
 
-def limited(name: str, own: str, run: str) -> str:
+def limited(name: str, own: str, submission: str) -> str:
     """One of the numbers of a score, `own` by itself, in a list of all submissions: of those that a final binds none is
     better than what was measured in it."""
-    better = f"bound.run_id <> {run} AND bound.score_s > {own.format(name='score_s')}"
+    better = f"bound.submission_id <> {submission} AND bound.score_s > {own.format(name='score_s')}"
     return f"CASE WHEN {better} THEN bound.{name} ELSE {own.format(name=name)} END"

@@ -32,9 +32,9 @@ _HANDED = f"""
 SELECT s.id AS submission, p.name AS person, s.accepted_at AS at, coalesce(v.name, r.state) AS verdict,
     CASE WHEN b.teams AND s.team IS NOT NULL THEN 'team:' || s.team ELSE 'person:' || s.person_id END AS side,
     {late_s("s")} AS late_s,
-    CASE WHEN v.ranked AND r.may_rank THEN coalesce(x.score_s, {limited("score_s", _OWN, "r.id")}) END AS score_s,
-    CASE WHEN v.ranked AND r.may_rank THEN coalesce(x.low_s, {limited("low_s", _OWN, "r.id")}) END AS low_s,
-    CASE WHEN v.ranked AND r.may_rank THEN coalesce(x.high_s, {limited("high_s", _OWN, "r.id")}) END AS high_s,
+    CASE WHEN v.ranked AND r.may_rank THEN coalesce(x.score_s, {limited("score_s", _OWN, "s.id")}) END AS score_s,
+    CASE WHEN v.ranked AND r.may_rank THEN coalesce(x.low_s, {limited("low_s", _OWN, "s.id")}) END AS low_s,
+    CASE WHEN v.ranked AND r.may_rank THEN coalesce(x.high_s, {limited("high_s", _OWN, "s.id")}) END AS high_s,
     CASE WHEN jsonb_typeof(v.detail -> 'speed_of_light' -> 'share') = 'number'
         THEN (v.detail -> 'speed_of_light' ->> 'share')::float8 END AS light
 FROM submission s JOIN leaderboard b ON b.id = s.board_id JOIN person p ON p.id = s.person_id

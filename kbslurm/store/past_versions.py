@@ -10,21 +10,28 @@ from kbslurm.domain.board import Entry
 from kbslurm.store.boards import Boards
 from kbslurm.store.connect import Pool
 from kbslurm.store.deadlines import in_time
+from kbslurm.store.final_scores import FINAL_SCORES, SIDE, UNBOUND, bound
 from kbslurm.store.rows import Rows
 from kbslurm.store.standings import SHOWN_NAME, SHOWN_TEAM
 from kbslurm.store.views import Board
 
-# What a rejudge that nobody has applied says is for hosts only. Of several measurements the last one decides.
+# What a rejudge that nobody has applied says is for hosts only. Of several measurements by an
+# earlier version the last one decides.
 _LAST = f"""
 SELECT DISTINCT ON (s.id, r.gpu, r.problem_version_id) p.id AS person_id, {SHOWN_NAME} AS person, {SHOWN_TEAM} AS team,
-    s.id AS submission_id, r.id AS run_id, v.score_s, coalesce(v.low_s, v.score_s) AS low_s,
-    coalesce(v.high_s, v.score_s) AS high_s, s.accepted_at AS at, s.file_name, v.ranked, r.problem_version_id AS version
+    s.id AS submission_id, r.id AS run_id, coalesce(fs.score_s, v.score_s) AS score_s,
+    coalesce(fs.low_s, v.low_s, v.score_s) AS low_s, coalesce(fs.high_s, v.high_s, v.score_s) AS high_s,
+    s.accepted_at AS at, s.file_name, v.ranked AND {UNBOUND.format(submission="s.id")} AS ranked,
+    r.problem_version_id AS version
 FROM submission s JOIN leaderboard b ON b.id = s.board_id JOIN person p ON p.id = s.person_id
 JOIN run r ON r.submission_id = s.id AND r.may_rank JOIN verdict v ON v.run_id = r.id
 LEFT JOIN rejudging j ON j.id = r.rejudging_id
+LEFT JOIN ({FINAL_SCORES}) fs ON fs.run_id = r.id
+{bound(side=SIDE.format(s="s"), run="r")}
 WHERE s.board_id = %(board)s AND s.mode = 'leaderboard' AND s.removed_at IS NULL AND p.banned_at IS NULL
     AND (%(gpu)s::text IS NULL OR r.gpu = %(gpu)s) AND (r.rejudging_id = 0 OR j.state = 'applied')
     AND (%(version)s::bigint IS NULL OR r.problem_version_id = %(version)s)
+    AND (r.counts OR r.problem_version_id <> b.problem_version_id)
     AND (%(until)s::timestamptz IS NULL OR s.accepted_at <= %(until)s) AND {in_time("s")}
 ORDER BY s.id, r.gpu, r.problem_version_id, r.id DESC
 """

@@ -33,7 +33,7 @@ _BOUND = bound(side=SIDE.format(s="t"), run="tr", board="s.board_id", until=Fals
 
 def standing_score(run: str) -> str:
     """The score that counts there on the GPU type and version of this run."""
-    which = f"t.removed_at IS NULL AND {UNBOUND.format(run='tr')}"
+    which = f"t.removed_at IS NULL AND {UNBOUND.format(submission='t.id')}"
     return _STANDING_SCORE.format(run=run, which=which, bound=f"\n    {_BOUND}")
 
 

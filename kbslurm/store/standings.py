@@ -89,13 +89,13 @@ def _scored_by(
     run: str = "run r",
     whose: str = "",
     counts: str = _COUNTS,
-    finals: str | None = "",
+    finals: bool = True,
 ) -> str:
-    """`finals`: what must hold for the run `fr` of a final, or it sets nothing aside; None: no final does."""
+    """`finals`: whether they set aside what they do."""
     told = {"in_time": timely("s"), "run": run, "whose": whose, "counts": counts, "bound": "", "unbound": ""}
-    if finals is not None:
-        told["bound"] = "\n" + bound(side=SIDE.format(s="s"), run="r", also=finals)
-        told["unbound"] = f"\n    AND {UNBOUND.format(run='r')}"
+    if finals:
+        told["bound"] = "\n" + bound(side=SIDE.format(s="s"), run="r")
+        told["unbound"] = f"\n    AND {UNBOUND.format(submission='s.id')}"
     names = {"name": SHOWN_NAME, "team": SHOWN_TEAM, "final_scores": FINAL_SCORES}
     return _SCORED_BY.format(latest=_LATEST.format(**told), **names, **told)
 
@@ -103,7 +103,7 @@ def _scored_by(
 _SCORED = _scored_by(in_time)
 
 # Looked up one by one: of few people there are few.
-_FEW = {
+_FEW: dict[str, Any] = {
     "run": "LATERAL (SELECT * FROM run WHERE run.submission_id = s.id OFFSET 0) r",
     "whose": " AND s.person_id = ANY(%(people)s)",
 }
@@ -138,10 +138,8 @@ SELECT person_id, person, team, submission_id, run_id, score_s, low_s, high_s, a
 """
 
 _BEST = _BEST_OF.format(scored=_SCORED)
-_REJUDGED = _BEST_OF.format(
-    scored=_scored_by(in_time, counts=_WOULD_COUNT, finals=f" AND NOT {_REPLACED.format(r='fr')}")
-)
-_PRACTICE = _BEST_OF.format(scored=_scored_by(practice, finals=None))
+_REJUDGED = _BEST_OF.format(scored=_scored_by(in_time, counts=_WOULD_COUNT))
+_PRACTICE = _BEST_OF.format(scored=_scored_by(practice, finals=False))
 
 _RECORDS = f"""
 SELECT person_id, person, team, submission_id, run_id, score_s, low_s, high_s, at, file_name FROM (
@@ -161,7 +159,7 @@ SELECT team, min(person_id) AS person_id, count(*) AS entries, {before} AS befor
 FROM ({scored}) scored GROUP BY team, CASE WHEN team IS NULL THEN person_id END
 """
 _TRACKS_OF = {
-    (last, few): _TRACKS.format(before=before, scored=_scored_by(in_time, **(_FEW if few else {}), finals=None))
+    (last, few): _TRACKS.format(before=before, scored=_scored_by(in_time, **(_FEW if few else {}), finals=False))
     for last, before in _BEFORE.items()
     for few in (False, True)
 }

@@ -152,6 +152,57 @@ def test_measuring_an_older_one_anew_is_no_way_around_a_final(stage: Stage, tmp_
     verified(stage, tmp_path)
 
 
+@pytest.mark.parametrize("again", [0.79, None], ids=["slower", "failed"])
+def test_judging_what_was_measured_anew_unbinds_nobody(stage: Stage, tmp_path: Path, again: float | None) -> None:
+    """Its new score counts, and none of its author's others; nor where it fails then."""
+    first, second = twice(stage)
+    final(stage, 0.8, 0.401)
+    rejudging = stage.store.rejudgings.preview(
+        "board", Wanted(submission=first), None, by="host", now=stage.clock.now()
+    )
+    stage.clock.go(1)  # type: ignore[attr-defined]
+    attempt = next_attempt(stage)
+    work = stage.store.attempts.work(attempt.id)
+    told = {"score_s": again, "baseline_s": 0.5} if again else {"verdict": "wrong", "reason": "it is"}
+    report = sealed_report(work, **told)
+    assert score(stage.store, attempt, report, stage.clock.now()) is Scored.VERDICT
+    would = stage.store.standings.rejudged("board", "A100", rejudging=rejudging.id, version=rejudging.version)
+    stage.store.rejudgings.apply("board", by="host", now=stage.clock.now())
+    hers = [("ada", again)] if again else []
+    assert shown(stage) == [("bob", 0.401), *hers]
+    assert [(one.person, round(one.score_s, 3)) for one in would] == shown(stage), "as it was said beforehand"
+    board = stage.store.boards.get("board")
+    handed = {one.submission: one.score_s for one in stage.store.gradebook.handed(board, "A100", 0.5)}
+    assert handed[second] == pytest.approx(0.8, rel=1e-3)
+    verified(stage, tmp_path)
+    verified(stage, tmp_path, "--private")
+    stage.store.submissions.take_back(first, "ada", stage.clock.now(), stage.person("ada"))
+    assert shown(stage) == [("bob", 0.401)]
+    verified(stage, tmp_path)
+
+
+def test_the_comparison_of_versions_has_the_live_ones_standings(stage: Stage) -> None:
+    twice(stage)
+    final(stage, 0.8, 0.401)
+    board = stage.store.boards.get("board")
+    compared = stage.store.past_versions.best(board, "A100", board.problem_version_id)
+    assert compared == stage.store.standings.best("board", "A100")
+
+
+def test_an_archive_of_a_finalist_who_came_too_late_after_all_verifies(stage: Stage, tmp_path: Path) -> None:
+    """The deadline is set before what was measured, which its author takes back."""
+    entered(stage, "ada", 0.396)
+    until = stage.clock.now()
+    first = entered(stage, "ada", 0.395)
+    entered(stage, "bob", 0.401)
+    final(stage, 0.8, 0.401)
+    stage.store.boards.set_deadline("board", until, by="host", now=stage.clock.now())
+    stage.store.submissions.take_back(first, "ada", stage.clock.now(), stage.person("ada"))
+    assert shown(stage) == [("ada", 0.396)]
+    verified(stage, tmp_path)
+    verified(stage, tmp_path, "--private")
+
+
 def test_whoever_orders_a_final_is_told_of_what_is_still_in_the_queue(stage: Stage, tmp_path: Path) -> None:
     entered(stage, "ada", 0.45)
     entered(stage, "bob", 0.401)
